@@ -1,0 +1,80 @@
+//! The library's error type.
+//!
+//! Rules: every I/O error names its path and what was tried; damage is never reported as I/O; a message says what to do
+//! where there is something to do; nothing is printed here.
+
+use std::{io, path::PathBuf};
+
+/// The result of everything in this library.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why an operation on an archive failed. Each message names the path and the way out.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No file at the path (and no parent problem: see [`Error::MissingParent`]).
+    #[error("{path}: no such archive (is the disk mounted? a first push creates it, fetch never does)", path = .path.display())]
+    NotFound { path: PathBuf },
+    /// The parent directory of a new archive does not exist.
+    #[error("{path}: the parent directory does not exist (is the disk mounted? create the directory first)", path = .path.display())]
+    MissingParent { path: PathBuf },
+    /// The path is a directory.
+    #[error("{path}: is a directory, not a znippy archive", path = .path.display())]
+    IsDirectory { path: PathBuf },
+    /// Creation found a file that is already there.
+    #[error("{path}: exists already", path = .path.display())]
+    AlreadyExists { path: PathBuf },
+    /// The file is something else.
+    #[error("{path}: not a znippy archive ({why})", path = .path.display())]
+    NotAnArchive { path: PathBuf, why: String },
+    /// A format version that this program does not know.
+    #[error("{path}: archive format version {version} is not supported (this program reads version 1; a newer znippy may read it)", path = .path.display())]
+    UnsupportedVersion { path: PathBuf, version: String },
+    /// An object format other than sha1 and sha256.
+    #[error("{path}: object format '{format}' is not supported", path = .path.display())]
+    UnsupportedObjectFormat { path: PathBuf, format: String },
+    /// Client and archive use different object formats.
+    #[error("{path}: the archive holds {archive} objects, the repository uses {client}; they cannot be mixed", path = .path.display())]
+    ObjectFormatMismatch { path: PathBuf, archive: gix_hash::Kind, client: gix_hash::Kind },
+    /// Bytes of the archive are not what was written.
+    #[error("{path}: damaged: {what} (`znippy verify` tells what is lost)", path = .path.display())]
+    Damaged { path: PathBuf, what: String },
+    /// The file ends before what its slot confirms.
+    #[error("{path}: truncated: {size} bytes, but {confirmed} were confirmed as written (restore the file from a copy)", path = .path.display())]
+    Truncated { path: PathBuf, size: u64, confirmed: u64 },
+    /// Another process holds the writer lock for longer than the caller would wait.
+    #[error("{path}: another process is writing to the archive{holder}; gave up after {waited_s} s", path = .path.display())]
+    Locked { path: PathBuf, holder: String, waited_s: u64 },
+    /// The disk cannot lock.
+    #[error("{path}: the file system cannot lock files ({source}); it is not safe to write there", path = .path.display())]
+    CannotLock { path: PathBuf, source: io::Error },
+    /// The archive was replaced or removed while it was being written.
+    #[error("{path}: the archive was replaced or removed meanwhile; nothing was written, try again", path = .path.display())]
+    Replaced { path: PathBuf },
+    /// A write was acknowledged by nothing: after a failed sync the tail could not be taken back.
+    #[error("{path}: the disk failed to store the data ({source}) and whether it is durable is unknown; the refs were not updated as far as anyone was told", path = .path.display())]
+    DurabilityUnknown { path: PathBuf, source: io::Error },
+    /// An object that must be there is not.
+    #[error("{path}: object {oid} is missing{why}", path = .path.display())]
+    MissingObject { path: PathBuf, oid: gix_hash::ObjectId, why: String },
+    /// A pack that was given to be stored, or that was read, is not a valid pack.
+    #[error("invalid pack {name}: {why}")]
+    InvalidPack { name: String, why: String },
+    /// A git object cannot be parsed.
+    #[error("object {oid} is malformed: {why}")]
+    MalformedObject { oid: gix_hash::ObjectId, why: String },
+    /// A request that the caller got wrong.
+    #[error("{0}")]
+    Invalid(String),
+    /// A system call failed.
+    #[error("{path}: cannot {action}: {source}", path = .path.display())]
+    Io { path: PathBuf, action: &'static str, source: io::Error },
+}
+
+impl Error {
+    /// Returns a function that wraps an I/O error with the path and what was tried: `.map_err(Error::io(path, "read"))`.
+    pub fn io(path: impl Into<PathBuf>, action: &'static str) -> impl FnOnce(io::Error) -> Error {
+        let path = path.into();
+        move |source| Error::Io { path, action, source }
+    }
+}

@@ -1,0 +1,6 @@
+//! A git repository in one file.
+pub mod archive;
+pub mod error;
+pub mod pack;
+pub mod refs;
+pub use error::{Error, Result};

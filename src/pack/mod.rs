@@ -1,0 +1,94 @@
+//! Packs: reading objects out of them, walking their graph, and building new ones.
+//!
+//! Nothing here knows of archives, files or refs: bytes come through [`PackStore`].
+
+use std::sync::Arc;
+
+use gix_hash::{ObjectId, oid};
+
+use crate::error::Result;
+
+/// A pack's place in the total order of a snapshot. Where an object is stored more than once, the copy in the
+/// lowest-ranked pack is the one that every reader uses: deltas can then never form a cycle across packs.
+pub type PackRank = u32;
+
+/// One stored entry of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Location {
+    /// The pack that holds the entry.
+    pub pack: PackRank,
+    /// Byte offset of the entry's header, counted from the first byte of the pack.
+    pub offset: u64,
+    /// CRC-32 of the entry as stored: header, base reference and compressed data.
+    pub crc32: u32,
+}
+
+/// The entries of one pack as columns of equal length, sorted by object id. 20 or 32 bytes an id, and 21 for the rest.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EntryTable {
+    /// Object ids, one after the other.
+    pub oids: Vec<u8>,
+    /// Bytes of one object id: 20 or 32.
+    pub oid_len: usize,
+    /// git's object type of each entry (1 commit, 2 tree, 3 blob, 4 tag); 0 = not resolved. Empty when no entry is resolved.
+    pub kinds: Vec<u8>,
+    /// Size in bytes of each object, not of its delta; meaningful where the kind is not 0. Empty when no entry is resolved.
+    pub sizes: Vec<u64>,
+    /// Offset of each entry in the pack.
+    pub offsets: Vec<u64>,
+    /// CRC-32 of each entry as stored.
+    pub crc32s: Vec<u32>,
+}
+
+impl EntryTable {
+    /// Returns the number of entries.
+    pub fn len(&self) -> usize {
+        self.offsets.len()
+    }
+    /// Returns whether there are no entries.
+    pub fn is_empty(&self) -> bool {
+        self.offsets.is_empty()
+    }
+    /// Returns the id of entry `index`.
+    pub fn oid(&self, index: usize) -> &oid {
+        oid::from_bytes_unchecked(&self.oids[index * self.oid_len..(index + 1) * self.oid_len])
+    }
+    /// Returns the index of `id`, by binary search.
+    pub fn find(&self, id: &oid) -> Option<usize> {
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.oid(middle).cmp(id) {
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Greater => high = middle,
+                std::cmp::Ordering::Equal => return Some(middle),
+            }
+        }
+        None
+    }
+}
+
+/// A set of packs in a total order, readable at any offset.
+///
+/// Implemented by a snapshot of an archive, by a pack and idx on disk, and by two stores in a row.
+pub trait PackStore: Send + Sync {
+    /// Returns the hash function of the object ids.
+    fn object_format(&self) -> gix_hash::Kind;
+    /// Returns the number of packs; their ranks are `0..packs()`.
+    fn packs(&self) -> PackRank;
+    /// Returns the bytes of pack `pack`, from its header to its trailer.
+    fn pack_len(&self, pack: PackRank) -> u64;
+    /// Returns the trailing hash of pack `pack`, as recorded.
+    fn pack_id(&self, pack: PackRank) -> ObjectId;
+    /// Returns what to call pack `pack` in an error message.
+    fn pack_name(&self, pack: PackRank) -> String;
+    /// Fills `buf` from `offset` of pack `pack`.
+    ///
+    /// # Errors
+    /// Fails where the pack ends before `buf` is full: never a short read.
+    fn read_exact_at(&self, pack: PackRank, offset: u64, buf: &mut [u8]) -> Result<()>;
+    /// Returns the lowest-ranked entry of `id`, or `None` where no pack has it.
+    fn lookup(&self, id: &oid) -> Result<Option<Location>>;
+    /// Returns all entries of pack `pack`. May read and check megabytes: for work on a whole pack, not for single look-ups.
+    fn entries(&self, pack: PackRank) -> Result<Arc<EntryTable>>;
+}
