@@ -2,11 +2,17 @@
 //!
 //! Nothing here knows of archives, files or refs: bytes come through [`PackStore`].
 
+pub mod disk;
+pub mod header;
+pub mod idx;
+
 use std::sync::Arc;
 
 use gix_hash::{ObjectId, oid};
 
 use crate::error::Result;
+
+pub use gix_object::Kind;
 
 /// A pack's place in the total order of a snapshot. Where an object is stored more than once, the copy in the
 /// lowest-ranked pack is the one that every reader uses: deltas can then never form a cycle across packs.

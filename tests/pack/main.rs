@@ -1,0 +1,4 @@
+//! Packs against git: what this library reads and writes must be what git does.
+
+mod idx;
+mod repo;
