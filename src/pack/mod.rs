@@ -2,9 +2,16 @@
 //!
 //! Nothing here knows of archives, files or refs: bytes come through [`PackStore`].
 
+mod bases;
+mod blocks;
+pub mod delta;
 pub mod disk;
+pub mod graph;
 pub mod header;
 pub mod idx;
+pub mod object;
+mod oid_table;
+pub mod parse;
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
 //! Packs against git: what this library reads and writes must be what git does.
 
 mod idx;
+mod object;
 mod repo;
