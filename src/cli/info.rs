@@ -1,0 +1,170 @@
+//! `znippy info`: the figures of archives.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use indicatif::HumanBytes;
+use serde::Serialize;
+use znippy::archive::Info;
+
+use super::{Done, escape, exit, exit::Exit, open, output::Output};
+
+/// Show what archives hold: format, identity, refs, packs, objects, bytes
+///
+/// Reads a few kilobytes of each archive, whatever its size, takes no lock and writes nothing. It does not re-read the
+/// stored objects. An archive that cannot be read does not stop the others; the exit code is that of the worst.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  znippy info app
+  znippy info --json /mnt/nas/*.znippy | jq -r 'select(.error) | .path'      the broken ones
+
+JSON keys: path, format_version, object_format, uuid, generation, sequence, commit_id, head (null if none), refs,
+packs, objects, unresolved_objects, file_bytes, pack_bytes, index_bytes, dead_bytes, warnings (a list of texts).
+For an archive that cannot be read: path, error, exit_code.")]
+pub struct Args {
+    /// One JSON object a line for each archive
+    #[arg(long)]
+    json: bool,
+
+    /// The archives
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+}
+
+/// The JSON record of an archive that could be read.
+#[derive(Serialize)]
+struct Record<'a> {
+    path: &'a str,
+    format_version: u32,
+    object_format: &'a str,
+    uuid: &'a str,
+    generation: u64,
+    sequence: u64,
+    commit_id: &'a str,
+    head: Option<&'a str>,
+    refs: u64,
+    packs: u64,
+    objects: u64,
+    unresolved_objects: u64,
+    file_bytes: u64,
+    pack_bytes: u64,
+    index_bytes: u64,
+    dead_bytes: u64,
+    warnings: &'a [String],
+}
+
+/// The JSON record of an archive that could not be read.
+#[derive(Serialize)]
+struct Failure<'a> {
+    path: &'a str,
+    error: String,
+    exit_code: u8,
+}
+
+/// Shows each archive in turn.
+pub fn run(args: &Args, output: &mut Output) -> Done {
+    let mut worst = Exit::Done;
+    for (index, path) in args.paths.iter().enumerate() {
+        if index > 0 && !args.json {
+            output.line("")?;
+        }
+        let shown = path.to_string_lossy();
+        match read(path) {
+            Ok((info, warnings)) => {
+                for warning in &warnings {
+                    output.warning(&format!("{shown}: {warning}"));
+                }
+                if args.json {
+                    output.json(&record(&shown, &info, &warnings))?;
+                } else {
+                    show(path, &info, output)?;
+                }
+            }
+            Err(error) => {
+                let code = exit::code(&error);
+                worst = worst.max(code);
+                if args.json {
+                    output.json(&Failure {
+                        path: &shown,
+                        error: format!("{error:#}"),
+                        exit_code: code as u8,
+                    })?;
+                } else {
+                    output.line(format!(
+                        "{}\n  cannot be read",
+                        escape::text(path.as_os_str().as_encoded_bytes())
+                    ))?;
+                }
+                output.flush()?;
+                exit::report(&error, output);
+            }
+        }
+    }
+    Ok(worst)
+}
+
+fn read(path: &Path) -> anyhow::Result<(Info, Vec<String>)> {
+    let snapshot = znippy::archive::Snapshot::open(&open::existing_path(path))?;
+    let info = snapshot
+        .info()
+        .with_context(|| format!("cannot count what {} holds", path.display()))?;
+    Ok((info, snapshot.warnings().to_vec()))
+}
+
+fn record<'a>(path: &'a str, info: &'a Info, warnings: &'a [String]) -> Record<'a> {
+    Record {
+        path,
+        format_version: info.format_version,
+        object_format: &info.object_format,
+        uuid: &info.uuid,
+        generation: info.generation,
+        sequence: info.sequence,
+        commit_id: &info.commit_id,
+        head: info.head.as_deref(),
+        refs: info.refs,
+        packs: info.packs,
+        objects: info.objects,
+        unresolved_objects: info.unresolved_objects,
+        file_bytes: info.file_bytes,
+        pack_bytes: info.pack_bytes,
+        index_bytes: info.index_bytes,
+        dead_bytes: info.dead_bytes,
+        warnings,
+    }
+}
+
+/// Shows one archive to a person.
+fn show(path: &Path, info: &Info, output: &mut Output) -> anyhow::Result<()> {
+    let bytes = |count: u64| format!("{count} ({})", HumanBytes(count));
+    let objects = match info.unresolved_objects {
+        0 => info.objects.to_string(),
+        lag => format!("{} ({lag} not indexed yet)", info.objects),
+    };
+    let head = info
+        .head
+        .as_deref()
+        .map_or("none".into(), |head| escape::text(head.as_bytes()));
+    let lines = [
+        (
+            "format",
+            format!("version {}, {} objects", info.format_version, info.object_format),
+        ),
+        ("uuid", info.uuid.clone()),
+        ("generation", info.generation.to_string()),
+        ("commits", info.sequence.to_string()),
+        ("HEAD", head),
+        ("refs", info.refs.to_string()),
+        ("packs", info.packs.to_string()),
+        ("objects", objects),
+        ("file", bytes(info.file_bytes)),
+        ("  packs", bytes(info.pack_bytes)),
+        ("  index", bytes(info.index_bytes)),
+        ("  dead", bytes(info.dead_bytes)),
+    ];
+    output.line(escape::text(path.as_os_str().as_encoded_bytes()))?;
+    for (label, value) in lines {
+        output.line(format!("  {label:<12}{value}"))?;
+    }
+    Ok(())
+}
