@@ -15,7 +15,7 @@ use znippy::{
 
 use super::{
     grammar::{Change, SymrefOld},
-    objects,
+    objects::Objects,
 };
 use crate::cli::{escape, exit, output::Output};
 
@@ -216,6 +216,7 @@ impl Plan {
                 )));
             }
         }
+        let objects = Objects::new(&self.snapshot);
         let mut made = Edits {
             edits: Vec::new(),
             asked: Vec::new(),
@@ -237,7 +238,7 @@ impl Plan {
             made.asked.push(false);
         }
         for (name, (step, value)) in ends {
-            if let Some(edit) = self.edit(name, step, value)? {
+            if let Some(edit) = edit(&objects, name, step, value)? {
                 made.edits.push(edit);
                 made.asked.push(!matches!(step.old, Old::Any));
             }
@@ -262,53 +263,49 @@ impl Plan {
             step.name
         )))
     }
+}
 
-    /// Makes the edit of the reference `name`, which holds `value`. `None` where there is nothing to do or to compare.
-    fn edit(&self, name: BString, step: &Step, value: Option<Target>) -> anyhow::Result<Option<RefEdit>> {
-        let expected = match (&step.old, &value) {
-            (Old::Absent, _) | (Old::Any, None) => Expected::Absent,
-            (Old::Oid(oid), _) | (Old::Any, Some(Target::Object { oid, .. })) => Expected::Oid(*oid),
-            (Old::Symbolic(target), _) | (Old::Any, Some(Target::Symbolic(target))) => {
-                Expected::Symbolic(target.clone())
-            }
-        };
-        let mut rewinds = false;
-        let new = match &step.new {
-            New::Delete if value.is_none() && matches!(step.old, Old::Any) => return Ok(None),
-            New::Delete => None,
-            New::Symbolic(target) => {
-                rewinds = matches!(value, Some(Target::Object { .. }));
-                Some(Target::Symbolic(target.clone()))
-            }
-            New::Oid(new) => {
-                let target = objects::target(&self.snapshot, name.as_bstr(), *new)?;
-                rewinds = match &value {
-                    Some(Target::Object { oid, .. }) => !objects::is_fast_forward(&self.snapshot, *oid, *new),
-                    _ => false,
-                };
-                Some(target)
-            }
-            New::Keep => match &step.old {
-                Old::Symbolic(target) => Some(Target::Symbolic(target.clone())),
-                Old::Oid(oid) => match value {
-                    Some(Target::Object { oid: now, peeled }) if now == *oid => {
-                        Some(Target::Object { oid: now, peeled })
-                    }
-                    _ => Some(Target::Object {
-                        oid: *oid,
-                        peeled: None,
-                    }),
-                },
-                Old::Any | Old::Absent => None,
+/// Makes the edit of the reference `name`, which holds `value`. `None` where there is nothing to do or to compare.
+fn edit(objects: &Objects<'_>, name: BString, step: &Step, value: Option<Target>) -> anyhow::Result<Option<RefEdit>> {
+    let expected = match (&step.old, &value) {
+        (Old::Absent, _) | (Old::Any, None) => Expected::Absent,
+        (Old::Oid(oid), _) | (Old::Any, Some(Target::Object { oid, .. })) => Expected::Oid(*oid),
+        (Old::Symbolic(target), _) | (Old::Any, Some(Target::Symbolic(target))) => Expected::Symbolic(target.clone()),
+    };
+    let mut rewinds = false;
+    let new = match &step.new {
+        New::Delete if value.is_none() && matches!(step.old, Old::Any) => return Ok(None),
+        New::Delete => None,
+        New::Symbolic(target) => {
+            rewinds = matches!(value, Some(Target::Object { .. }));
+            Some(Target::Symbolic(target.clone()))
+        }
+        New::Oid(new) => {
+            let target = objects.target(name.as_bstr(), *new)?;
+            rewinds = match &value {
+                Some(Target::Object { oid, .. }) => !objects.is_fast_forward(*oid, *new),
+                _ => false,
+            };
+            Some(target)
+        }
+        New::Keep => match &step.old {
+            Old::Symbolic(target) => Some(Target::Symbolic(target.clone())),
+            Old::Oid(oid) => match value {
+                Some(Target::Object { oid: now, peeled }) if now == *oid => Some(Target::Object { oid: now, peeled }),
+                _ => Some(Target::Object {
+                    oid: *oid,
+                    peeled: None,
+                }),
             },
-        };
-        Ok(Some(RefEdit {
-            name,
-            expected,
-            new,
-            rewinds,
-        }))
-    }
+            Old::Any | Old::Absent => None,
+        },
+    };
+    Ok(Some(RefEdit {
+        name,
+        expected,
+        new,
+        rewinds,
+    }))
 }
 
 /// Commits `edits`, all or nothing, and returns what became of each.
