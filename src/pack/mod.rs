@@ -6,12 +6,15 @@ mod bases;
 mod blocks;
 pub mod delta;
 pub mod disk;
+pub mod emit;
 pub mod graph;
 pub mod header;
 pub mod idx;
 pub mod object;
 mod oid_table;
 pub mod parse;
+pub mod select;
+pub mod selection;
 
 use std::sync::Arc;
 

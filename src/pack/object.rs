@@ -215,11 +215,6 @@ impl<'a> ObjectReader<'a> {
         Ok(Object { kind, data })
     }
 
-    /// Returns the header of the entry at `offset` of `pack`.
-    pub(super) fn entry_header_at(&self, pack: PackRank, offset: u64) -> Result<EntryHeader> {
-        self.entry_header(&mut self.state.borrow_mut(), pack, offset)
-    }
-
     /// Returns the offset at which the entry at `at` ends, found by inflating it.
     pub(super) fn entry_end(&self, at: Location) -> Result<u64> {
         let state = &mut *self.state.borrow_mut();

@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(odd("author N\ncommitter N <> 99999999999999999999 +0000"), Ok(i64::MAX));
         assert!(odd("parent 12\n").is_err());
         assert!(commit(b"", FORMAT).is_err());
-        assert!(commit(text[5..].as_bytes(), FORMAT).is_err());
+        assert!(commit(&text.as_bytes()[5..], FORMAT).is_err());
     }
 
     #[test]

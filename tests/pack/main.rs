@@ -3,3 +3,4 @@
 mod idx;
 mod object;
 mod repo;
+mod send;
