@@ -8,6 +8,7 @@ use std::io::BufRead;
 
 use bstr::{BString, ByteSlice};
 
+use super::quote::unquoted;
 use crate::cli::{escape, exit};
 
 /// One request of the input.
@@ -250,47 +251,6 @@ fn symref_old<R: BufRead>(fields: &mut Fields<'_, R>) -> anyhow::Result<Option<S
     }
 }
 
-/// Splits the first field off `rest`; a field in double quotes may hold spaces, and escapes as in C.
-fn unquoted(rest: &[u8]) -> Result<(BString, &[u8]), &'static str> {
-    let Some(mut rest) = rest.strip_prefix(b"\"") else {
-        let end = rest.iter().position(u8::is_ascii_whitespace).unwrap_or(rest.len());
-        return Ok((rest[..end].into(), &rest[end..]));
-    };
-    let mut field = Vec::new();
-    loop {
-        let (byte, after) = match *rest {
-            [] => return Err("a quoted field does not end"),
-            [b'"', ref after @ ..] if matches!(after, [] | [b' ', ..]) => return Ok((field.into(), after)),
-            [b'"', ..] => return Err("a quoted field is followed by something else than a space"),
-            [b'\\', ref after @ ..] => escaped(after).ok_or("a quoted field has an escape that C does not know")?,
-            [byte, ref after @ ..] => (byte, after),
-        };
-        field.push(byte);
-        rest = after;
-    }
-}
-
-/// Reads what follows a backslash.
-fn escaped(rest: &[u8]) -> Option<(u8, &[u8])> {
-    let digit = |byte: u8| matches!(byte, b'0'..=b'7').then(|| byte - b'0');
-    let byte = match *rest.first()? {
-        b'a' => 7,
-        b'b' => 8,
-        b't' => b'\t',
-        b'n' => b'\n',
-        b'v' => 11,
-        b'f' => 12,
-        b'r' => b'\r',
-        same @ (b'"' | b'\\') => same,
-        high @ b'0'..=b'3' => {
-            let (middle, low) = (digit(*rest.get(1)?)?, digit(*rest.get(2)?)?);
-            return Some(((digit(high)? << 6) | (middle << 3) | low, &rest[3..]));
-        }
-        _ => return None,
-    };
-    Some((byte, &rest[1..]))
-}
-
 fn wrong(verb: &[u8], why: impl std::fmt::Display) -> anyhow::Error {
     exit::usage(format!("{}: {why}", escape::text(verb)))
 }
@@ -405,27 +365,6 @@ mod tests {
             "symref-update a b ref c d\n",
         ] {
             assert!(read(bad.as_bytes(), false).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn quotes() {
-        let input = br#"create "refs/heads/o\303\244 \"x\"" "b""#;
-        assert_eq!(
-            change(&[input, &b"\n"[..]].concat(), false),
-            Change::Create {
-                name: "refs/heads/oä \"x\"".into(),
-                new: "b".into()
-            }
-        );
-        for bad in [
-            r#"create "a b"#,
-            r#"create "a"b c"#,
-            r#"create "\x41" b"#,
-            r#"create "\400" b"#,
-            r#"create "\1" b"#,
-        ] {
-            assert!(read(format!("{bad}\n").as_bytes(), false).is_err(), "{bad}");
         }
     }
 

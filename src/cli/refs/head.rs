@@ -5,7 +5,7 @@ use std::{ffi::OsString, os::unix::ffi::OsStrExt, path::PathBuf};
 use bstr::{BStr, ByteSlice};
 use znippy::refs::{Expected, RefEdit, Target};
 
-use super::{Wait, plan};
+use super::{Wait, apply};
 use crate::cli::{Done, exit, exit::Exit, init::branch_ref, open, output::Output};
 
 /// Show or set the branch that HEAD names: the one a clone checks out
@@ -58,7 +58,7 @@ pub fn run(args: &Args, output: &mut Output) -> Done {
         new: Some(Target::Symbolic(branch)),
         rewinds: false,
     };
-    let results = plan::commit(&snapshot, vec![edit], args.wait.seconds, false, output)?;
-    plan::refuse(snapshot.path(), &["HEAD".into()], &results)?;
+    let results = apply::commit(&snapshot, vec![edit], args.wait.seconds, false, output)?;
+    apply::refuse(snapshot.path(), &["HEAD".into()], &results)?;
     Ok(Exit::Done)
 }

@@ -1,6 +1,8 @@
 //! `znippy refs`: look at and change references.
 
+mod apply;
 mod cas;
+mod edits;
 mod get;
 mod glob;
 mod grammar;
@@ -8,6 +10,7 @@ mod head;
 mod list;
 mod objects;
 mod plan;
+mod quote;
 mod session;
 mod update;
 

@@ -4,23 +4,21 @@
 //! What the caller left open (any old value, where a symbolic reference leads) is filled in from a snapshot and expected
 //! of the archive. If somebody changes just that in between, the edits are made anew from the newer state.
 
-use std::{collections::BTreeMap, time::Duration};
-
 use bstr::{BString, ByteSlice};
 use gix_hash::ObjectId;
 use znippy::{
-    archive::{self, LockPolicy, Snapshot, Transaction},
-    refs::{EditResult, Expected, RefEdit, Rejection, Target},
+    archive::Snapshot,
+    pack::PackStore,
+    refs::{EditResult, Rejection},
 };
 
 use super::{
+    apply,
+    edits::Edits,
     grammar::{Change, SymrefOld},
-    objects::Objects,
 };
 use crate::cli::{escape, exit, output::Output};
 
-/// Symbolic references are followed this far, as in git.
-const MAX_DEPTH: usize = 5;
 /// How often the edits are made anew before it is called a failure: each time some other writer got on.
 const MAX_ATTEMPTS: usize = 100;
 
@@ -31,33 +29,29 @@ pub struct Plan {
 }
 
 /// A change whose values are known.
-struct Step {
-    name: BString,
-    deref: bool,
-    old: Old,
-    new: New,
+pub struct Step {
+    pub name: BString,
+    /// Whether a symbolic reference stands for the one that it names.
+    pub deref: bool,
+    pub old: Old,
+    pub new: New,
 }
 
-enum Old {
+/// What a reference must hold.
+pub enum Old {
     Any,
     Absent,
     Oid(ObjectId),
     Symbolic(BString),
 }
 
-enum New {
+/// What it shall hold.
+pub enum New {
     /// Change nothing, only compare.
     Keep,
     Delete,
     Oid(ObjectId),
     Symbolic(BString),
-}
-
-/// The edits for a snapshot.
-struct Edits {
-    edits: Vec<RefEdit>,
-    /// Whether the expectation of the edit is the caller's, and not filled in.
-    asked: Vec<bool>,
 }
 
 impl Plan {
@@ -138,7 +132,7 @@ impl Plan {
 
     /// Returns the object that `text` stands for: an id, or the full name of a reference. Zeros for nothing.
     fn value(&self, name: &BString, text: &BString) -> anyhow::Result<ObjectId> {
-        let kind = znippy::pack::PackStore::object_format(&self.snapshot);
+        let kind = PackStore::object_format(&self.snapshot);
         if text.iter().all(|&byte| byte == b'0') && [0, kind.len_in_hex()].contains(&text.len()) {
             return Ok(kind.null());
         }
@@ -182,19 +176,19 @@ impl Plan {
 
     fn run(&mut self, wait: u64, dry_run: bool, output: &Output) -> anyhow::Result<()> {
         for _ in 0..MAX_ATTEMPTS {
-            let Edits { edits, asked } = self.edits()?;
+            let Edits { edits, asked } = Edits::make(&self.snapshot, &self.steps)?;
             if edits.is_empty() {
                 return Ok(());
             }
             let names: Vec<BString> = edits.iter().map(|edit| edit.name.clone()).collect();
             let path = self.snapshot.path().to_owned();
-            let results = commit(&self.snapshot, edits, wait, dry_run, output)?;
+            let results = apply::commit(&self.snapshot, edits, wait, dry_run, output)?;
             let overtaken = results
                 .iter()
                 .zip(&asked)
                 .any(|(result, &asked)| !asked && matches!(result, EditResult::Rejected(Rejection::Stale { .. })));
             if !overtaken {
-                return refuse(&path, &names, &results);
+                return apply::refuse(&path, &names, &results);
             }
             self.snapshot = Snapshot::open(&path)?;
         }
@@ -203,164 +197,6 @@ impl Plan {
             self.snapshot.path().display()
         )
     }
-
-    /// Makes the edits that fit the plan's snapshot.
-    fn edits(&self) -> anyhow::Result<Edits> {
-        let mut links: BTreeMap<BString, BString> = BTreeMap::new();
-        let mut ends: BTreeMap<BString, (&Step, Option<Target>)> = BTreeMap::new();
-        for step in &self.steps {
-            let (name, value) = self.follow(step, &mut links)?;
-            if ends.insert(name.clone(), (step, value)).is_some() {
-                return Err(exit::usage(format!(
-                    "{name}: more than one change of the same reference"
-                )));
-            }
-        }
-        let objects = Objects::new(&self.snapshot);
-        let mut made = Edits {
-            edits: Vec::new(),
-            asked: Vec::new(),
-        };
-        for (name, target) in links {
-            if ends.contains_key(&name) {
-                return Err(exit::usage(format!(
-                    "{name}: it is changed, and changed through, in one transaction"
-                )));
-            }
-            let target_now = Target::Symbolic(target.clone());
-            let expected = Expected::Symbolic(target);
-            made.edits.push(RefEdit {
-                name,
-                expected,
-                new: Some(target_now),
-                rewinds: false,
-            });
-            made.asked.push(false);
-        }
-        for (name, (step, value)) in ends {
-            if let Some(edit) = edit(&objects, name, step, value)? {
-                made.edits.push(edit);
-                made.asked.push(!matches!(step.old, Old::Any));
-            }
-        }
-        Ok(made)
-    }
-
-    /// Returns the reference that `step` is about, with its value, and notes the symbolic references on the way.
-    fn follow(&self, step: &Step, links: &mut BTreeMap<BString, BString>) -> anyhow::Result<(BString, Option<Target>)> {
-        let mut name = step.name.clone();
-        for _ in 0..=MAX_DEPTH {
-            match self.snapshot.find_ref(name.as_bstr())? {
-                Some(Target::Symbolic(target)) if step.deref => {
-                    links.insert(name, target.clone());
-                    name = target;
-                }
-                value => return Ok((name, value)),
-            }
-        }
-        Err(exit::no(format!(
-            "{}: too many symbolic references in a row, or a circle of them",
-            step.name
-        )))
-    }
-}
-
-/// Makes the edit of the reference `name`, which holds `value`. `None` where there is nothing to do or to compare.
-fn edit(objects: &Objects<'_>, name: BString, step: &Step, value: Option<Target>) -> anyhow::Result<Option<RefEdit>> {
-    let expected = match (&step.old, &value) {
-        (Old::Absent, _) | (Old::Any, None) => Expected::Absent,
-        (Old::Oid(oid), _) | (Old::Any, Some(Target::Object { oid, .. })) => Expected::Oid(*oid),
-        (Old::Symbolic(target), _) | (Old::Any, Some(Target::Symbolic(target))) => Expected::Symbolic(target.clone()),
-    };
-    let mut rewinds = false;
-    let new = match &step.new {
-        New::Delete if value.is_none() && matches!(step.old, Old::Any) => return Ok(None),
-        New::Delete => None,
-        New::Symbolic(target) => {
-            rewinds = matches!(value, Some(Target::Object { .. }));
-            Some(Target::Symbolic(target.clone()))
-        }
-        New::Oid(new) => {
-            let target = objects.target(name.as_bstr(), *new)?;
-            rewinds = match &value {
-                Some(Target::Object { oid, .. }) => !objects.is_fast_forward(*oid, *new),
-                _ => false,
-            };
-            Some(target)
-        }
-        New::Keep => match &step.old {
-            Old::Symbolic(target) => Some(Target::Symbolic(target.clone())),
-            Old::Oid(oid) => match value {
-                Some(Target::Object { oid: now, peeled }) if now == *oid => Some(Target::Object { oid: now, peeled }),
-                _ => Some(Target::Object {
-                    oid: *oid,
-                    peeled: None,
-                }),
-            },
-            Old::Any | Old::Absent => None,
-        },
-    };
-    Ok(Some(RefEdit {
-        name,
-        expected,
-        new,
-        rewinds,
-    }))
-}
-
-/// Commits `edits`, all or nothing, and returns what became of each.
-pub fn commit(
-    snapshot: &Snapshot,
-    edits: Vec<RefEdit>,
-    wait: u64,
-    dry_run: bool,
-    output: &Output,
-) -> anyhow::Result<Vec<EditResult>> {
-    let mut on_wait = |text: &str| output.note(text);
-    let lock = LockPolicy {
-        timeout: Duration::from_secs(wait),
-        on_wait: Some(&mut on_wait),
-        ..LockPolicy::default()
-    };
-    let transaction = Transaction {
-        edits,
-        atomic: true,
-        dry_run,
-        ..Transaction::default()
-    };
-    let outcome = archive::commit(snapshot.path(), transaction, lock)?;
-    if !dry_run {
-        for warning in &outcome.warnings {
-            output.warning(&format!("{}: {warning}", snapshot.path().display()));
-        }
-        if let Some(head) = &outcome.head_moved {
-            output.note(&format!("{}: HEAD names {head} now", snapshot.path().display()));
-        }
-        if outcome.head_unborn {
-            let path = snapshot.path().display();
-            output.warning(&format!(
-                "{path}: HEAD names no branch now (set one with: znippy refs head {path} BRANCH)"
-            ));
-        }
-    }
-    Ok(outcome.results)
-}
-
-/// Fails with exit code 1 where one of the edits of `names` was rejected, and says which and why.
-pub fn refuse(path: &std::path::Path, names: &[BString], results: &[EditResult]) -> anyhow::Result<()> {
-    let rejected = names.iter().zip(results).filter_map(|(name, result)| match result {
-        EditResult::Rejected(Rejection::Atomic) | EditResult::Applied { .. } | EditResult::Unchanged => None,
-        EditResult::Rejected(why) => Some(format!("{name}: {why}")),
-    });
-    let rejected: Vec<String> = rejected.collect();
-    if rejected.is_empty() {
-        return Ok(());
-    }
-    Err(exit::no(format!(
-        "{}: {}; nothing was changed",
-        path.display(),
-        rejected.join("; ")
-    )))
 }
 
 /// Returns `name` if git allows it as the full name of a reference.
