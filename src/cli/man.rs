@@ -9,7 +9,7 @@ use super::{Cli, Done, exit::Exit, output::Output};
 
 /// Write the manual pages into a directory
 ///
-/// Writes znippy.1 and a page for each verb. `cargo install` does not install manual pages; this does.
+/// Writes znippy.1, a page for each verb, and git-remote-znippy.1 for addresses and settings. `cargo install` does not install manual pages; this does.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Example:
@@ -39,6 +39,10 @@ fn pages() -> Vec<(String, Vec<u8>)> {
     root.build();
     let mut pages = Vec::new();
     add(&root, "znippy", &mut pages);
+    pages.push((
+        "git-remote-znippy.1".into(),
+        include_bytes!("../../man/git-remote-znippy.1").to_vec(),
+    ));
     pages
 }
 
@@ -130,7 +134,7 @@ mod tests {
         }
         for entry in fs::read_dir(&directory).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();
-            if name.starts_with("znippy") && name.ends_with(".1") {
+            if name.ends_with(".1") {
                 assert!(expected.contains(&name), "man/{name} belongs to no verb; delete it");
             }
         }

@@ -65,7 +65,17 @@ mod tests {
 
     #[test]
     fn what_is_refused() {
-        for bad in [r#"""#, r#""a b"#, r#""a"b"#, r#""\x41""#, r#""\400""#, r#""\1""#, r#""\"#, r#""\12"#, r#""\189""#] {
+        for bad in [
+            r#"""#,
+            r#""a b"#,
+            r#""a"b"#,
+            r#""\x41""#,
+            r#""\400""#,
+            r#""\1""#,
+            r#""\"#,
+            r#""\12"#,
+            r#""\189""#,
+        ] {
             assert!(unquoted(bad.as_bytes()).is_err(), "{bad}");
         }
     }
