@@ -277,7 +277,7 @@ fn without_permission_to_read() {
         Ok(prefix) => prefix,
         Err(reason) => return not_run("without_permission_to_read", &reason),
     };
-    fs::set_permissions(&side.remote, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&side.remote, fs::Permissions::from_mode(0o000)).unwrap();
     let path = side.remote.display().to_string();
     for line in [
         "git ls-remote $URL",
