@@ -8,6 +8,7 @@ mod atomic;
 mod branches;
 mod clients;
 mod clone;
+mod creation;
 mod errors;
 mod fetch;
 mod force;
