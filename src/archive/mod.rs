@@ -1,52 +1,26 @@
 //! An archive: create it, open a snapshot of it, commit to it.
 
-use std::{path::{Path, PathBuf}, sync::Arc, time::Duration};
+mod append;
+mod commit;
+mod create;
+mod open;
+mod packs;
+#[cfg(test)]
+mod tests;
 
-use bstr::{BStr, BString};
-use gix_hash::{ObjectId, oid};
+use std::{path::PathBuf, time::Duration};
 
-use crate::{error::Result, pack::{EntryTable, Location, PackRank, PackStore}, refs::{EditResult, Ref, RefEdit, Target}};
+use bstr::BString;
+use gix_hash::ObjectId;
 
-/// A state of an archive, fixed at the moment it was opened: no lock is held, later commits are not seen.
-/// Cheap to clone, may be shared between threads.
-#[derive(Clone)]
-pub struct Snapshot { _inner: Arc<()> }
+pub use commit::commit;
+pub use create::{create, create_with};
+pub use open::Snapshot;
 
-impl Snapshot {
-    /// Opens the newest committed state of the archive at `path`. Never writes.
-    pub fn open(_path: &Path) -> Result<Snapshot> { unimplemented!() }
-    pub fn path(&self) -> &Path { unimplemented!() }
-    pub fn object_format(&self) -> gix_hash::Kind { unimplemented!() }
-    /// Returns the archive's identity, 36 characters; survives gc, is lost by nothing but a new creation.
-    pub fn uuid(&self) -> String { unimplemented!() }
-    /// Returns which rewrite (gc) of the archive this is.
-    pub fn generation(&self) -> u64 { unimplemented!() }
-    /// Returns the number of commits in this generation.
-    pub fn sequence(&self) -> u64 { unimplemented!() }
-    /// Returns everything a careful caller tells the user: truncated, one slot bad, unconfirmed tail, …
-    pub fn warnings(&self) -> &[String] { unimplemented!() }
-    /// Returns all references in name order, HEAD among them (first), a dangling HEAD too.
-    pub fn refs(&self) -> Result<Vec<Ref>> { unimplemented!() }
-    /// Reads one reference without materialising all of them.
-    pub fn find_ref(&self, _name: &BStr) -> Result<Option<Target>> { unimplemented!() }
-    /// Follows symbolic references from `name` (at most 5) to an object. `None` where the end is unborn or a loop.
-    pub fn resolve_ref(&self, _name: &BStr) -> Result<Option<ObjectId>> { unimplemented!() }
-    /// Returns whether a reference was ever deleted or rewound in this generation, so that packs may hold objects no reference reaches.
-    pub fn has_unreachable(&self) -> bool { unimplemented!() }
-    /// Returns figures for `znippy info`.
-    pub fn info(&self) -> Result<Info> { unimplemented!() }
-}
-
-impl PackStore for Snapshot {
-    fn object_format(&self) -> gix_hash::Kind { unimplemented!() }
-    fn packs(&self) -> PackRank { unimplemented!() }
-    fn pack_len(&self, _pack: PackRank) -> u64 { unimplemented!() }
-    fn pack_id(&self, _pack: PackRank) -> ObjectId { unimplemented!() }
-    fn pack_name(&self, _pack: PackRank) -> String { unimplemented!() }
-    fn read_exact_at(&self, _pack: PackRank, _offset: u64, _buf: &mut [u8]) -> Result<()> { unimplemented!() }
-    fn lookup(&self, _id: &oid) -> Result<Option<Location>> { unimplemented!() }
-    fn entries(&self, _pack: PackRank) -> Result<Arc<EntryTable>> { unimplemented!() }
-}
+use crate::{
+    pack::EntryTable,
+    refs::{EditResult, RefEdit},
+};
 
 /// What `znippy info` shows.
 #[derive(Debug, Clone, serde::Serialize)]
@@ -134,16 +108,3 @@ impl Default for LockPolicy<'_> {
         LockPolicy { timeout: Duration::from_secs(60), on_wait: None, on_copy: None }
     }
 }
-
-/// Creates an empty archive whose HEAD names `head` (unborn). Fails where the file exists or its parent does not.
-pub fn create(_path: &Path, _format: gix_hash::Kind, _head: &BStr) -> Result<()> { unimplemented!() }
-
-/// Commits `transaction` to the archive at `path` in one durable append.
-///
-/// Returns when the data is on the disk. Edits that were rejected are told in the outcome, not as an error; where all were
-/// rejected nothing is written.
-pub fn commit(_path: &Path, _transaction: Transaction, _lock: LockPolicy<'_>) -> Result<Outcome> { unimplemented!() }
-
-/// Creates the archive with `transaction` as its first commit, so that no empty state is ever visible. Where another
-/// process created it first, commits to the winner (after which edits that expected nothing are judged as usual).
-pub fn create_with(_path: &Path, _format: gix_hash::Kind, _transaction: Transaction, _lock: LockPolicy<'_>) -> Result<Outcome> { unimplemented!() }

@@ -1,5 +1,10 @@
 //! References: their values, the edits that change them, and git's rules for their names.
 
+pub mod apply;
+pub mod inline;
+pub mod name;
+pub mod view;
+
 use bstr::BString;
 use gix_hash::ObjectId;
 
@@ -74,7 +79,9 @@ pub enum Rejection {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EditResult {
     /// Applied; the value before.
-    Applied { old: Option<Target> },
+    Applied {
+        old: Option<Target>,
+    },
     /// The reference already held the new value.
     Unchanged,
     Rejected(Rejection),

@@ -1,0 +1,229 @@
+//! Creating an archive: head and first commit in a file without a name, synced, then linked into place.
+//!
+//! What a crash leaves behind: before the link nothing (a nameless file vanishes with its process; where the disk has none, a
+//! hidden temporary file that no one takes for an archive); after it, the whole archive.
+
+use std::{
+    fs::{self, File},
+    io,
+    os::fd::AsRawFd,
+    path::{Path, PathBuf},
+};
+
+use bstr::BStr;
+use gix_hash::Kind;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+
+use super::{
+    HeadHint, LockPolicy, Outcome, Transaction,
+    append::{self, Addition, write_error},
+    commit::commit,
+};
+use crate::{
+    error::{Error, Result},
+    format::{
+        CommitId, HEAD_LEN,
+        footer::{Footer, RefsState, Totals},
+        head,
+        ident::{Ident, uuid_from_random},
+        recover::State,
+        slot::Slot,
+    },
+    media::{FileMedium, Medium},
+    pack::EntryTable,
+    refs::{EditResult, Expected, RefEdit, Target, apply::apply, view::RefView},
+};
+
+/// Creates an empty archive whose HEAD names `head` (unborn).
+///
+/// # Errors
+/// Fails where the file exists or its parent does not.
+pub fn create(path: &Path, format: Kind, head: &BStr) -> Result<()> {
+    let edit = RefEdit {
+        name: "HEAD".into(),
+        expected: Expected::Absent,
+        new: Some(Target::Symbolic(head.to_owned())),
+        rewinds: false,
+    };
+    let mut transaction = Transaction { edits: vec![edit], ..Transaction::default() };
+    match try_create(path, format, &mut transaction, &mut LockPolicy::default())? {
+        Created::Yes(outcome) => match outcome.results.into_iter().next() {
+            Some(EditResult::Rejected(why)) => Err(Error::Invalid(format!("{}: {why}", path.display()))),
+            _ => Ok(()),
+        },
+        Created::Exists => Err(Error::AlreadyExists { path: path.into() }),
+    }
+}
+
+/// Creates the archive with `transaction` as its first commit, so that no empty state is ever visible. Where another
+/// process created it first, commits to the winner, by whose state the edits are then judged.
+///
+/// # Errors
+/// As [`commit`]; and where the parent directory is missing, or is the mount point of a disk that is not mounted.
+pub fn create_with(
+    path: &Path,
+    format: Kind,
+    mut transaction: Transaction,
+    mut policy: LockPolicy<'_>,
+) -> Result<Outcome> {
+    match try_create(path, format, &mut transaction, &mut policy)? {
+        Created::Yes(outcome) => Ok(outcome),
+        Created::Exists => commit(path, transaction, policy),
+    }
+}
+
+enum Created {
+    Yes(Outcome),
+    Exists,
+}
+
+fn try_create(
+    path: &Path,
+    format: Kind,
+    transaction: &mut Transaction,
+    policy: &mut LockPolicy<'_>,
+) -> Result<Created> {
+    let parent = parent_of(path)?;
+    if fs::symlink_metadata(path).is_ok() {
+        return Ok(Created::Exists);
+    }
+    let view = RefView::default();
+    let exists = |id: &gix_hash::oid| Ok(transaction.packs.iter().any(|pack| pack.entries.find(id).is_some()));
+    let HeadHint { candidates } = &transaction.head;
+    let applied = apply(&view, &transaction.edits, transaction.atomic, candidates, &exists)?;
+    let outcome = |written| Outcome {
+        results: applied.results.clone(),
+        head_moved: applied.head_moved.clone(),
+        head_unborn: false,
+        written,
+        warnings: vec![],
+    };
+    if transaction.dry_run || applied.changes.is_empty() {
+        return Ok(Created::Yes(outcome(false)));
+    }
+    let mut random = [0; 16];
+    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
+        .map_err(|error| Error::io(path, "make an identity for")(error.into()))?;
+    let ident = Ident { object_format: format, uuid: uuid_from_random(random), generation: 1 };
+    let temporary = Temporary::new(&parent, path)?;
+    let medium = FileMedium::new(temporary.file.try_clone().map_err(Error::io(path, "create"))?);
+    medium.write_all_at(0, &head::encode(&ident)).map_err(write_error(path))?;
+    let addition = Addition {
+        // Kept, so that they can go into the winner's archive if another process is faster.
+        packs: transaction.packs.iter().map(clone_pack).collect::<Result<_>>()?,
+        changes: applied.changes.clone(),
+        rewound: false,
+        actor: transaction.actor.clone(),
+        settings: transaction.settings.clone(),
+    };
+    let mut prepared = append::prepare(path, &empty_state(ident), &view, addition)?;
+    let on_copy = |done, total| {
+        if let Some(on_copy) = &mut policy.on_copy {
+            on_copy(done, total);
+        }
+    };
+    append::write(&medium, path, &mut prepared, on_copy)?;
+    let end = prepared.commit.end();
+    let slot = Slot { write: 1, append: end, footer_end: end, commit_id: prepared.commit.footer.commit_id };
+    // Nobody can see the file yet, so one sync may cover data and slot alike.
+    medium.write_all_at(slot.offset(), &slot.encode()).map_err(write_error(path))?;
+    temporary.file.sync_all().map_err(Error::io(path, "sync"))?;
+    match temporary.link(path) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(Created::Exists),
+        Err(error) => return Err(Error::io(path, "create")(error)),
+    }
+    sync_directory(&parent)?;
+    Ok(Created::Yes(outcome(true)))
+}
+
+fn clone_pack(pack: &super::NewPack) -> Result<super::NewPack> {
+    Ok(super::NewPack {
+        file: pack.file.try_clone().map_err(Error::io(&pack.path, "read"))?,
+        path: pack.path.clone(),
+        id: pack.id,
+        entries: EntryTable::clone(&pack.entries),
+    })
+}
+
+fn empty_state(ident: Ident) -> State {
+    let footer = Footer {
+        ident,
+        sequence: 0,
+        commit_id: CommitId::NONE,
+        blocks: vec![],
+        refs: RefsState::default(),
+        totals: Totals::default(),
+    };
+    State { footer, footer_len: 0, footer_end: HEAD_LEN, append: HEAD_LEN }
+}
+
+/// Returns the directory that a new archive goes into.
+fn parent_of(path: &Path) -> Result<PathBuf> {
+    let parent = match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => PathBuf::from("."),
+        Some(parent) => parent.into(),
+        None => return Err(Error::IsDirectory { path: path.into() }),
+    };
+    let is_directory = fs::metadata(&parent).is_ok_and(|metadata| metadata.is_dir());
+    if !is_directory || unmounted_ancestor(&parent).is_some() {
+        return Err(Error::MissingParent { path: path.into() });
+    }
+    Ok(parent)
+}
+
+/// Returns the mount point above `directory` that the system's table names and that nothing is mounted on. A backup must not
+/// go into an empty mount point, to be hidden as soon as the disk is back.
+fn unmounted_ancestor(directory: &Path) -> Option<PathBuf> {
+    let directory = directory.canonicalize().ok()?;
+    let table = fs::read_to_string("/etc/fstab").ok()?;
+    let mounted = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let mounted: Vec<_> = mounted.lines().filter_map(|line| line.split(' ').nth(4)).collect();
+    let configured = table.lines().filter(|line| !line.trim_start().starts_with('#'));
+    let mut points = configured.filter_map(|line| line.split_whitespace().nth(1)).filter(|point| *point != "/");
+    let missing = |point: &&str| directory.starts_with(point) && point.starts_with('/') && !mounted.contains(point);
+    points.find(missing).map(PathBuf::from)
+}
+
+/// A file that is not yet an archive. It has no name where the disk can do that; else it is removed when this is dropped.
+struct Temporary {
+    file: File,
+    named: Option<tempfile::TempPath>,
+}
+
+impl Temporary {
+    fn new(parent: &Path, path: &Path) -> Result<Temporary> {
+        let mode = Mode::from_raw_mode(0o666);
+        let nameless = rustix::fs::open(parent, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, mode);
+        if let Ok(file) = nameless {
+            return Ok(Temporary { file: file.into(), named: None });
+        }
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+        let mut builder = tempfile::Builder::new();
+        let prefix = format!(".{name}.");
+        let builder = builder.prefix(&prefix).suffix(".tmp").permissions(permissions);
+        let (file, named) = builder.tempfile_in(parent).map_err(Error::io(path, "create"))?.into_parts();
+        Ok(Temporary { file, named: Some(named) })
+    }
+
+    /// Gives the file its name, which must be free.
+    fn link(self, path: &Path) -> io::Result<()> {
+        match self.named {
+            Some(named) => named.persist_noclobber(path).map_err(|error| error.error),
+            None => {
+                let source = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+                Ok(rustix::fs::linkat(CWD, source, CWD, path, AtFlags::SYMLINK_FOLLOW)?)
+            }
+        }
+    }
+}
+
+/// Makes a new name durable. Disks that cannot sync a directory say EINVAL, which is not an error: there is nothing to do.
+fn sync_directory(directory: &Path) -> Result<()> {
+    let synced = File::open(directory).and_then(|directory| directory.sync_all());
+    match synced {
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOTSUP)) => Ok(()),
+        other => other.map_err(Error::io(directory, "sync the directory")),
+    }
+}

@@ -1,0 +1,303 @@
+//! Opening an archive for reading: one open, one head, one footer.
+
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, OnceLock},
+};
+
+use bstr::{BStr, ByteSlice};
+use gix_hash::ObjectId;
+
+use super::{Info, packs::Packs};
+use crate::{
+    error::{Error, Result},
+    format::{
+        HEAD_LEN, VERSION,
+        batch::{Batch, ReadError},
+        footer::RefsRow,
+        head::{Head, HeadError},
+        recover::{Recovered, State, recover},
+        slot::Slot,
+    },
+    media::{FileMedium, LockByte, Medium, is_locked},
+    refs::{
+        Ref, Target, inline,
+        view::{RefTable, RefView},
+    },
+};
+
+/// How often a reader goes back to the path when the file it has open was replaced.
+const MAX_REOPENS: usize = 5;
+/// How often the head is read again when no slot is valid: a writer may be at work on the page.
+const SLOT_RETRIES: usize = 3;
+
+/// A state of an archive, fixed at the moment it was opened: no lock is held, later commits are not seen.
+/// Cheap to clone, may be shared between threads.
+#[derive(Clone)]
+pub struct Snapshot {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    path: PathBuf,
+    medium: Arc<dyn Medium>,
+    state: State,
+    file_len: u64,
+    warnings: Vec<String>,
+    refs: OnceLock<RefView>,
+    packs: OnceLock<Packs>,
+}
+
+impl Snapshot {
+    /// Opens the newest committed state of the archive at `path`. Takes no lock and never writes.
+    ///
+    /// # Errors
+    /// Each way in which a path can fail to be an archive has its own error.
+    pub fn open(path: &Path) -> Result<Snapshot> {
+        for _ in 0..MAX_REOPENS {
+            let file = open_file(path, false)?;
+            let medium = FileMedium::new(file);
+            let len = medium.len().map_err(Error::io(path, "stat"))?;
+            let head = read_head(&medium, path, len)?;
+            if head.superseded_by.is_some() && !is_same_file(medium.file(), path) {
+                continue;
+            }
+            // While somebody writes, what lies beyond the slot is unfinished by definition. A disk that cannot be asked is
+            // judged by the bytes.
+            let beyond = head.newest_slot().is_none_or(|slot| slot.append != len);
+            let judge_tail = beyond && !is_locked(medium.file(), LockByte::Writer).unwrap_or(false);
+            let recovered = match recover(&medium, &head, len, judge_tail) {
+                Ok(recovered) => recovered,
+                Err(error) => return Err(describe_loss(path, &head, len, error)),
+            };
+            return Ok(Snapshot::new(path, Arc::new(medium), recovered, len));
+        }
+        Err(Error::Replaced { path: path.into() })
+    }
+
+    /// Makes the snapshot of a state that was found in `medium`.
+    pub(crate) fn new(path: &Path, medium: Arc<dyn Medium>, recovered: Recovered, file_len: u64) -> Snapshot {
+        let Recovered { state, warnings, .. } = recovered;
+        let (refs, packs) = (OnceLock::new(), OnceLock::new());
+        Snapshot { inner: Arc::new(Inner { path: path.into(), medium, state, file_len, warnings, refs, packs }) }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.inner.path
+    }
+
+    pub fn object_format(&self) -> gix_hash::Kind {
+        self.inner.state.footer.ident.object_format
+    }
+
+    /// Returns the archive's identity, 36 characters; survives gc, is lost by nothing but a new creation.
+    pub fn uuid(&self) -> String {
+        self.inner.state.footer.ident.uuid.clone()
+    }
+
+    /// Returns which rewrite (gc) of the archive this is.
+    pub fn generation(&self) -> u64 {
+        self.inner.state.footer.ident.generation
+    }
+
+    /// Returns the number of commits in this generation.
+    pub fn sequence(&self) -> u64 {
+        self.inner.state.footer.sequence
+    }
+
+    /// Returns everything a careful caller tells the user: truncated, one slot bad, unconfirmed tail, …
+    pub fn warnings(&self) -> &[String] {
+        &self.inner.warnings
+    }
+
+    /// Returns whether a reference was ever deleted or rewound in this generation, so that packs may hold objects that no
+    /// reference reaches.
+    pub fn has_unreachable(&self) -> bool {
+        self.inner.state.footer.refs.rewound
+    }
+
+    /// Returns the size of the file when the snapshot was taken, in bytes.
+    pub fn file_len(&self) -> u64 {
+        self.inner.file_len
+    }
+
+    /// Returns all references in name order, HEAD among them (first), a dangling HEAD too.
+    pub fn refs(&self) -> Result<Vec<Ref>> {
+        Ok(self.ref_view()?.all().into_iter().map(Ref::from).collect())
+    }
+
+    /// Reads one reference without materialising all of them.
+    pub fn find_ref(&self, name: &BStr) -> Result<Option<Target>> {
+        Ok(self.ref_view()?.find(name))
+    }
+
+    /// Follows symbolic references from `name` (at most 5) to an object. `None` where the end is unborn or a loop.
+    pub fn resolve_ref(&self, name: &BStr) -> Result<Option<ObjectId>> {
+        let mut name = name.to_owned();
+        for _ in 0..=5 {
+            match self.find_ref(name.as_bstr())? {
+                Some(Target::Object { oid, .. }) => return Ok(Some(oid)),
+                Some(Target::Symbolic(next)) => name = next,
+                None => return Ok(None),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns figures for `znippy info`.
+    pub fn info(&self) -> Result<Info> {
+        let Inner { path, state, file_len, .. } = &*self.inner;
+        let totals = &state.footer.totals;
+        let view = self.ref_view()?;
+        let head = match view.find("HEAD".into()) {
+            Some(Target::Symbolic(name)) => Some(name.to_string()),
+            Some(Target::Object { oid, .. }) => Some(oid.to_string()),
+            None => None,
+        };
+        let refs = view.all().len() as u64 - u64::from(head.is_some());
+        Ok(Info {
+            path: path.clone(),
+            format_version: VERSION,
+            object_format: state.footer.ident.format_name().into(),
+            uuid: self.uuid(),
+            generation: self.generation(),
+            sequence: self.sequence(),
+            commit_id: state.footer.commit_id.to_string(),
+            head,
+            refs,
+            packs: totals.packs,
+            objects: totals.objects,
+            unresolved_objects: totals.unresolved,
+            file_bytes: *file_len,
+            pack_bytes: totals.pack_bytes,
+            index_bytes: file_len.saturating_sub(totals.pack_bytes + totals.dead_bytes + HEAD_LEN),
+            dead_bytes: totals.dead_bytes + file_len.saturating_sub(state.footer_end),
+        })
+    }
+
+    /// Returns the references, read on first use.
+    pub(crate) fn ref_view(&self) -> Result<&RefView> {
+        let Inner { path, medium, state, refs, .. } = &*self.inner;
+        if let Some(view) = refs.get() {
+            return Ok(view);
+        }
+        let view = read_refs(medium.as_ref(), state).map_err(|error| read_error(path, error))?;
+        Ok(refs.get_or_init(|| view))
+    }
+
+    /// Returns the packs and the object index, read on first use.
+    pub(crate) fn packs_or_load(&self) -> Result<&Packs> {
+        let Inner { path, medium, state, packs, .. } = &*self.inner;
+        if let Some(packs) = packs.get() {
+            return Ok(packs);
+        }
+        let loaded = Packs::load(medium.as_ref(), state).map_err(|error| read_error(path, error))?;
+        Ok(packs.get_or_init(|| loaded))
+    }
+
+    pub(crate) fn medium(&self) -> &dyn Medium {
+        self.inner.medium.as_ref()
+    }
+
+    pub(crate) fn state(&self) -> &State {
+        &self.inner.state
+    }
+}
+
+/// Opens a file, with an error of its own for each way in which that fails.
+pub(crate) fn open_file(path: &Path, write: bool) -> Result<File> {
+    let file = match OpenOptions::new().read(true).write(write).open(path) {
+        Ok(file) => file,
+        Err(error) => {
+            return Err(match error.kind() {
+                io::ErrorKind::NotFound => Error::NotFound { path: path.into() },
+                io::ErrorKind::IsADirectory => Error::IsDirectory { path: path.into() },
+                _ if path.is_dir() => Error::IsDirectory { path: path.into() },
+                _ => Error::io(path, if write { "open for writing" } else { "open" })(error),
+            });
+        }
+    };
+    let metadata = file.metadata().map_err(Error::io(path, "stat"))?;
+    if metadata.is_dir() {
+        return Err(Error::IsDirectory { path: path.into() });
+    }
+    if !metadata.is_file() {
+        return Err(Error::NotAnArchive { path: path.into(), why: "not a regular file".into() });
+    }
+    Ok(file)
+}
+
+/// Returns whether `path` still names the open file. Where the path cannot be read, the open file is as good as any.
+pub(crate) fn is_same_file(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    match (file.metadata(), std::fs::metadata(path)) {
+        (Ok(open), Ok(named)) => (open.dev(), open.ino()) == (named.dev(), named.ino()),
+        _ => true,
+    }
+}
+
+/// Reads the head of a file of `len` bytes.
+pub(crate) fn read_head(medium: &dyn Medium, path: &Path, len: u64) -> Result<Head> {
+    let not_an_archive = |why: &str| Error::NotAnArchive { path: path.into(), why: why.into() };
+    if len == 0 {
+        return Err(not_an_archive("the file is empty"));
+    }
+    let mut attempt = 0;
+    loop {
+        let bytes = crate::media::read_vec(medium, 0, HEAD_LEN.min(len) as usize).map_err(Error::io(path, "read"))?;
+        let head = Head::decode(&bytes).map_err(|error| match error {
+            HeadError::NotArrow => not_an_archive("it does not start as one"),
+            HeadError::NotZnippy if len < HEAD_LEN => not_an_archive("it ends within the head"),
+            HeadError::NotZnippy => not_an_archive("an Arrow file, but not written by znippy"),
+            HeadError::Version(version) => Error::UnsupportedVersion { path: path.into(), version },
+            HeadError::ObjectFormat(format) => Error::UnsupportedObjectFormat { path: path.into(), format },
+        })?;
+        attempt += 1;
+        if head.newest_slot().is_some() || attempt > SLOT_RETRIES {
+            return Ok(head);
+        }
+    }
+}
+
+/// Says why nothing of a file can be shown: cut short, or damaged.
+pub(crate) fn describe_loss(path: &Path, head: &Head, size: u64, error: ReadError) -> Error {
+    match (head.newest_slot(), &error) {
+        (Some(Slot { footer_end: confirmed, .. }), ReadError::Damaged(_)) if size < confirmed => {
+            Error::Truncated { path: path.into(), size, confirmed }
+        }
+        _ => read_error(path, error),
+    }
+}
+
+/// Adds the path to a read error.
+pub(crate) fn read_error(path: &Path, error: ReadError) -> Error {
+    match error {
+        ReadError::Io(source) => Error::io(path, "read")(source),
+        ReadError::Damaged(what) => Error::Damaged { path: path.into(), what },
+    }
+}
+
+fn read_refs(medium: &dyn Medium, state: &State) -> Result<RefView, ReadError> {
+    let footer = &state.footer;
+    let table = |row: &Option<RefsRow>| row.as_ref().map(|row| read_ref_table(medium, state, row)).transpose();
+    Ok(RefView {
+        base: table(&footer.refs.base)?,
+        run: table(&footer.refs.run)?,
+        inline: inline::decode(&footer.refs.inline, footer.ident.object_format)
+            .ok_or_else(|| "the newest references in the footer do not parse".to_string())?,
+    })
+}
+
+/// Reads one row's references with one read: the footer knows how far they reach.
+fn read_ref_table(medium: &dyn Medium, state: &State, row: &RefsRow) -> Result<RefTable, ReadError> {
+    let block = *state.footer.blocks.get(row.block).ok_or_else(|| "references in a batch that is gone".to_string())?;
+    if row.prefix_len < block.metadata_len || row.prefix_len > block.metadata_len + block.body_len {
+        return Err("references reach beyond their batch".to_string().into());
+    }
+    let mut metadata = crate::media::read_vec(medium, block.offset, row.prefix_len as usize)?;
+    let body = metadata.split_off(block.metadata_len as usize);
+    let batch = Batch::from_metadata(&metadata, block, state.footer.ident.object_format)?;
+    Ok(RefTable::new(&batch.head_columns_from(body)?, row.row)?)
+}

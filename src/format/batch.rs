@@ -1,0 +1,270 @@
+//! Reading one record batch message: its rows, its objects, and where its packs lie.
+
+use std::{collections::HashMap, io, ops::Range, panic, sync::Arc};
+
+use arrow_array::{
+    Array, FixedSizeBinaryArray, ListArray, RecordBatch, StructArray, UInt8Array, UInt32Array, UInt64Array,
+    cast::AsArray,
+    types::{UInt8Type, UInt32Type, UInt64Type},
+};
+use arrow_buffer::Buffer;
+use gix_hash::{Kind, ObjectId};
+
+use super::{
+    footer::BlockRef,
+    geometry::{Geometry, decode_prefix, section_sum},
+    schema,
+    schema::column,
+};
+use crate::{media::Medium, pack::EntryTable};
+
+/// Why something could not be read.
+#[derive(Debug)]
+pub enum ReadError {
+    /// The medium failed.
+    Io(io::Error),
+    /// The bytes are not what was written.
+    Damaged(String),
+}
+
+impl From<io::Error> for ReadError {
+    fn from(error: io::Error) -> Self {
+        ReadError::Io(error)
+    }
+}
+
+impl From<String> for ReadError {
+    fn from(what: String) -> Self {
+        ReadError::Damaged(what)
+    }
+}
+
+/// A pack inside a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PackSpan {
+    /// The row that it belongs to.
+    pub row: usize,
+    /// Offset of its first byte in the file.
+    pub at: u64,
+    pub len: u64,
+    pub id: ObjectId,
+}
+
+/// A live batch whose metadata was checked.
+#[derive(Debug, Clone)]
+pub struct Batch {
+    pub block: BlockRef,
+    pub geometry: Geometry,
+    kind: Kind,
+    /// The columns of a small batch, which came along when the metadata was read.
+    columns: Option<Vec<u8>>,
+}
+
+/// How much to read at once in the hope of getting metadata and columns of a small batch.
+const BATCH_GUESS: u64 = 8 * 1024;
+
+/// Which checked sections of the columns to read.
+#[derive(Clone, Copy)]
+enum Sections {
+    UpToRefs,
+    Objects,
+    BehindObjects,
+}
+
+impl Batch {
+    /// Reads and checks the metadata of the batch at `block`.
+    pub fn load(medium: &dyn Medium, block: BlockRef, kind: Kind) -> Result<Batch, ReadError> {
+        let len = block.metadata_len.max(BATCH_GUESS.min(block.metadata_len + block.body_len));
+        let mut metadata = crate::media::read_vec(medium, block.offset, len as usize)?;
+        let mut columns = metadata.split_off(block.metadata_len as usize);
+        let mut batch = Batch::from_metadata(&metadata, block, kind)?;
+        let columns_len = batch.geometry.pack_data().start as usize;
+        if columns.len() >= columns_len {
+            columns.truncate(columns_len);
+            batch.columns = Some(columns);
+        }
+        Ok(batch)
+    }
+
+    /// Checks the metadata of a batch that was read already.
+    pub fn from_metadata(metadata: &[u8], block: BlockRef, kind: Kind) -> Result<Batch, ReadError> {
+        let fits = decode_prefix(metadata) == Some(block.metadata_len);
+        let geometry = Geometry::decode(metadata, kind)?;
+        if !fits || geometry.body_len != block.body_len {
+            return Err(format!("the batch at {} does not fit the footer", block.offset).into());
+        }
+        Ok(Batch { block, geometry, kind, columns: None })
+    }
+
+    /// Reads the columns from `txn` to `refs`.
+    pub fn head_columns(&self, medium: &dyn Medium) -> Result<RecordBatch, ReadError> {
+        let body = self.read_sections(medium, &[Sections::UpToRefs])?;
+        self.decode(body, &[0, 1, 2, 3, 4, 5, 6])
+    }
+
+    /// Decodes the columns from `txn` to `refs` out of the first bytes of the body.
+    pub fn head_columns_from(&self, body: Vec<u8>) -> Result<RecordBatch, ReadError> {
+        let [refs, ..] = self.geometry.sections();
+        self.check_section(0, body.get(..refs.end as usize).unwrap_or_default())?;
+        self.decode(body, &[0, 1, 2, 3, 4, 5, 6])
+    }
+
+    /// Returns the number of objects of each row, without reading the objects.
+    pub fn object_counts(&self, medium: &dyn Medium) -> Result<Vec<usize>, ReadError> {
+        if self.geometry.rows == 1 {
+            return Ok(vec![self.geometry.objects() as usize]);
+        }
+        let body = self.read_sections(medium, &[Sections::Objects])?;
+        let batch = self.decode(body, &[column::OBJECTS])?;
+        let lists: &ListArray = batch.column(0).as_list();
+        Ok(lists.offsets().lengths().collect())
+    }
+
+    /// Reads all objects of a row.
+    pub fn entries(&self, medium: &dyn Medium, row: usize) -> Result<EntryTable, ReadError> {
+        let body = self.read_sections(medium, &[Sections::Objects])?;
+        let batch = self.decode(body, &[column::OBJECTS])?;
+        let objects = batch.column(0).as_list::<i32>().value(row);
+        entry_table(objects.as_struct(), self.kind)
+    }
+
+    /// Reads where the packs of all rows lie. The rows' order is the packs' rank.
+    pub fn packs(&self, medium: &dyn Medium) -> Result<Vec<PackSpan>, ReadError> {
+        let body = self.read_sections(medium, &[Sections::BehindObjects])?;
+        let bytes = |range: Range<u64>| &body[range.start as usize..range.end as usize];
+        let list_offsets = le_values::<4>(bytes(self.geometry.buffer(column::PACK, 1)));
+        let list_offsets: Vec<_> = list_offsets.map(|b| i64::from(i32::from_le_bytes(b))).collect();
+        let part_offsets = le_values::<8>(bytes(self.geometry.buffer(column::PACK, 3)));
+        let part_offsets: Vec<_> = part_offsets.map(i64::from_le_bytes).collect();
+        let data = self.geometry.pack_data();
+        let offset_of = |index: i64| {
+            let part = usize::try_from(index).ok().and_then(|index| part_offsets.get(index)).copied();
+            let at = part.and_then(|at| u64::try_from(at).ok()).filter(|at| *at <= data.end - data.start);
+            at.ok_or_else(|| ReadError::from("a pack lies outside its batch".to_string()))
+        };
+        let mut spans = vec![];
+        let batch = self.decode(body.clone(), &[column::PACK_ID])?;
+        let ids: &FixedSizeBinaryArray = batch.column(0).as_fixed_size_binary();
+        for (row, bounds) in list_offsets.windows(2).enumerate().take(self.geometry.rows) {
+            let (start, end) = (offset_of(bounds[0])?, offset_of(bounds[1])?);
+            if ids.is_valid(row) && end > start {
+                let at = self.block.body_at() + data.start + start;
+                spans.push(PackSpan { row, at, len: end - start, id: object_id(ids.value(row)) });
+            }
+        }
+        Ok(spans)
+    }
+
+    /// Returns where the value of a row's `index` lies in the file, without reading it.
+    pub fn index_range(&self, medium: &dyn Medium, row: usize) -> Result<Option<Range<u64>>, ReadError> {
+        let offsets = self.geometry.buffer(column::INDEX, 1);
+        let at = self.block.body_at();
+        let bytes = crate::media::read_vec(medium, at + offsets.start, (offsets.end - offsets.start) as usize)?;
+        let offsets: Vec<_> = le_values::<8>(&bytes).map(|b| i64::from_le_bytes(b) as u64).collect();
+        let data = self.geometry.buffer(column::INDEX, 2);
+        let len = data.end - data.start;
+        match offsets.get(row..row + 2) {
+            Some(&[start, end]) if start < end && end <= len => {
+                let base = at + data.start;
+                Ok(Some(base + start..base + end))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Returns where the columns of all objects of the batch lie in the file: oid, type, size, pack_offset, crc32.
+    pub fn object_columns(&self) -> [Range<u64>; 5] {
+        // Buffers of `objects`: list validity and offsets, struct validity, then validity and values of each field.
+        let base = self.block.body_at();
+        [4, 6, 8, 10, 12].map(|nth| {
+            let range = self.geometry.buffer(column::OBJECTS, nth);
+            base + range.start..base + range.end
+        })
+    }
+
+    /// Checks every byte of the columns against the checksums of the metadata.
+    pub fn check_all_sections(&self, medium: &dyn Medium) -> Result<(), ReadError> {
+        self.read_sections(medium, &[Sections::UpToRefs, Sections::Objects, Sections::BehindObjects]).map(drop)
+    }
+
+    /// Reads whole sections at their places of the body and checks them; the rest of the result is zeros that cost nothing.
+    fn read_sections(&self, medium: &dyn Medium, wanted: &[Sections]) -> Result<Vec<u8>, ReadError> {
+        let sections = self.geometry.sections();
+        let mut body = vec![0; sections[2].end as usize];
+        for wanted in wanted {
+            let index = *wanted as usize;
+            let range = sections[index].clone();
+            let part = &mut body[range.start as usize..range.end as usize];
+            match &self.columns {
+                Some(columns) => part.copy_from_slice(&columns[range.start as usize..range.end as usize]),
+                None => medium.read_exact_at(self.block.body_at() + range.start, part)?,
+            }
+            self.check_section(index, part)?;
+        }
+        Ok(body)
+    }
+
+    fn check_section(&self, index: usize, bytes: &[u8]) -> Result<(), ReadError> {
+        if section_sum(&[bytes]) == self.geometry.sums[index] {
+            return Ok(());
+        }
+        let name = ["references", "object index", "commit graph and index"][index];
+        Err(format!("the {name} of the commit at offset {} changed on the disk", self.block.offset).into())
+    }
+
+    fn decode(&self, body: Vec<u8>, projection: &[usize]) -> Result<RecordBatch, ReadError> {
+        let body = Buffer::from_vec(body);
+        let schema = schema::schema(self.kind);
+        // Geometry and checksums were checked; what is left is an archive that was forged consistently. Arrow may still panic
+        // on one, and must not take the program along.
+        let decoded = panic::catch_unwind(|| {
+            let message = arrow_ipc::root_as_message(self.geometry.flatbuffer()).map_err(|error| error.to_string())?;
+            let batch = message.header_as_record_batch().ok_or("not a record batch")?;
+            let version = message.version();
+            arrow_ipc::reader::read_record_batch(&body, batch, schema, &HashMap::new(), Some(projection), &version)
+                .map_err(|error| error.to_string())
+        });
+        let outcome = decoded.unwrap_or_else(|_| Err("the columns contradict each other".into()));
+        outcome.map_err(|what| ReadError::Damaged(format!("commit at offset {}: {what}", self.block.offset)))
+    }
+}
+
+fn le_values<const N: usize>(bytes: &[u8]) -> impl Iterator<Item = [u8; N]> + '_ {
+    bytes.as_chunks::<N>().0.iter().copied()
+}
+
+/// Returns the object id in a column value.
+pub fn object_id(bytes: &[u8]) -> ObjectId {
+    ObjectId::from_bytes_or_panic(bytes)
+}
+
+fn entry_table(objects: &StructArray, kind: Kind) -> Result<EntryTable, ReadError> {
+    let width = kind.len_in_bytes();
+    let oids: &FixedSizeBinaryArray = objects.column(0).as_fixed_size_binary();
+    let kinds: &UInt8Array = objects.column(1).as_primitive::<UInt8Type>();
+    let sizes: &UInt64Array = objects.column(2).as_primitive::<UInt64Type>();
+    let offsets: &UInt64Array = objects.column(3).as_primitive::<UInt64Type>();
+    let crc32s: &UInt32Array = objects.column(4).as_primitive::<UInt32Type>();
+    let count = objects.len();
+    let mut table = EntryTable {
+        oid_len: width,
+        oids: Vec::with_capacity(count * width),
+        offsets: offsets.values().to_vec(),
+        crc32s: crc32s.values().to_vec(),
+        ..EntryTable::default()
+    };
+    for index in 0..count {
+        table.oids.extend_from_slice(oids.value(index));
+    }
+    if kinds.null_count() < count {
+        table.kinds = kinds.iter().map(|kind| kind.unwrap_or(0)).collect();
+        table.sizes = sizes.iter().map(|size| size.unwrap_or(0)).collect();
+    }
+    if !(1..count).all(|index| table.oid(index - 1) <= table.oid(index)) {
+        return Err("the objects of a commit are not sorted".to_string().into());
+    }
+    Ok(table)
+}
+
+/// The batches of a footer, loaded as they are needed.
+pub type SharedBatch = Arc<Batch>;

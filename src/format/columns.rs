@@ -1,0 +1,349 @@
+//! Rows as Arrow columns, and the column buffers of a record batch message.
+
+use std::sync::Arc;
+
+use arrow_array::{
+    Array, ArrayRef, BinaryArray, FixedSizeBinaryArray, LargeBinaryArray, ListArray, StringArray, StructArray,
+    TimestampMicrosecondArray, TimestampSecondArray, UInt8Array, UInt32Array, UInt64Array,
+};
+use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow_data::ArrayData;
+use arrow_ipc::{Buffer as BufferRange, FieldNode};
+use arrow_schema::{DataType, Fields};
+use bstr::BString;
+use gix_hash::{Kind, ObjectId};
+
+use super::{align_up, schema, schema::column};
+use crate::pack::EntryTable;
+
+/// Pack bytes are stored in parts of at most this size, because some readers cannot hold a value of 4 GiB.
+pub const MAX_PART_LEN: u64 = 1 << 30;
+
+/// What a row records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowKind {
+    /// Reference edits and, mostly, a pack.
+    Push,
+    /// The references as they are, so that nobody needs to read what led there.
+    Checkpoint,
+    /// Something derived from earlier rows.
+    Index,
+    /// A rewrite of the archive.
+    Gc,
+}
+
+impl RowKind {
+    /// Returns the text of the `kind` column.
+    pub fn name(self) -> &'static str {
+        match self {
+            RowKind::Push => "push",
+            RowKind::Checkpoint => "checkpoint",
+            RowKind::Index => "index",
+            RowKind::Gc => "gc",
+        }
+    }
+}
+
+/// What was proven of a pack before it was stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Proof {
+    /// Nothing but the pack's trailing hash.
+    None,
+    /// Every object was re-hashed: it bears its name.
+    Names,
+    /// Besides, everything that the new tips reach is in the archive.
+    Closed,
+}
+
+impl Proof {
+    /// Returns the text of the `proof` column.
+    pub fn name(self) -> &'static str {
+        match self {
+            Proof::None => "none",
+            Proof::Names => "names",
+            Proof::Closed => "closed",
+        }
+    }
+}
+
+/// One element of the `refs` column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefRow {
+    pub name: BString,
+    pub old_oid: Option<ObjectId>,
+    pub new_oid: Option<ObjectId>,
+    pub symref: Option<BString>,
+    pub peeled_oid: Option<ObjectId>,
+}
+
+/// One element of the `commits` column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommitRow {
+    pub oid: ObjectId,
+    pub tree: ObjectId,
+    pub parents: Vec<ObjectId>,
+    /// Name and address as in the commit: any bytes.
+    pub author: Option<BString>,
+    /// Seconds since 1970.
+    pub committed_at: i64,
+    /// 1 + the greatest generation of the parents.
+    pub generation: u32,
+}
+
+/// Length and trailing hash of a row's pack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PackMeta {
+    pub len: u64,
+    pub id: ObjectId,
+}
+
+/// One transaction, as it is written. `objects` and `refs` are sorted.
+#[derive(Debug, Clone)]
+pub struct Row {
+    pub txn: u64,
+    /// Microseconds since 1970.
+    pub time_us: i64,
+    pub kind: RowKind,
+    pub actor: Option<BString>,
+    pub proof: Proof,
+    pub settings: Vec<(String, Vec<u8>)>,
+    pub refs: Vec<RefRow>,
+    pub objects: EntryTable,
+    pub commits: Vec<CommitRow>,
+    pub covers: Option<(u64, u64)>,
+    pub index: Option<Vec<u8>>,
+    pub pack: Option<PackMeta>,
+}
+
+/// The column buffers of one record batch, all but the pack bytes.
+pub struct Columns {
+    pub rows: usize,
+    pub nodes: Vec<FieldNode>,
+    /// Ranges relative to the start of the body; the last is the pack data.
+    pub ranges: Vec<BufferRange>,
+    /// What to write from the start of the body on; padding included.
+    pub chunks: Vec<Buffer>,
+    /// Where the pack data starts, relative to the start of the body.
+    pub pack_at: u64,
+    /// Ends of the three checked sections: up to and with `refs`, `objects`, everything up to the pack data.
+    pub section_ends: [u64; 3],
+}
+
+/// Lays rows out as columns.
+///
+/// # Errors
+/// Fails where a list would have more than 2³¹ − 1 elements.
+pub fn encode(mut rows: Vec<Row>, kind: Kind) -> Result<Columns, String> {
+    let schema = schema::schema(kind);
+    let arrays = arrays(&mut rows, kind)?;
+    let mut layout = Layout::default();
+    let mut column_ends = Vec::with_capacity(column::COUNT);
+    for array in &arrays {
+        layout.push_array(&array.to_data());
+        column_ends.push(layout.len);
+    }
+    layout.push_pack(&rows)?;
+    debug_assert_eq!(layout.ranges.len(), *schema::first_buffers(&schema).last().expect("not empty"));
+    Ok(Columns {
+        rows: rows.len(),
+        nodes: layout.nodes,
+        ranges: layout.ranges,
+        chunks: layout.chunks,
+        pack_at: layout.len,
+        section_ends: [column_ends[column::REFS], column_ends[column::OBJECTS], layout.len],
+    })
+}
+
+/// Nodes, ranges and bytes in the order that Arrow IPC wants: depth first, parents before children.
+#[derive(Default)]
+struct Layout {
+    nodes: Vec<FieldNode>,
+    ranges: Vec<BufferRange>,
+    chunks: Vec<Buffer>,
+    len: u64,
+}
+
+impl Layout {
+    fn push_buffer(&mut self, buffer: Buffer) {
+        let len = buffer.len() as u64;
+        self.ranges.push(BufferRange::new(self.len as i64, len as i64));
+        if len > 0 {
+            self.chunks.push(buffer);
+        }
+        let padding = (align_up(len) - len) as usize;
+        if padding > 0 {
+            self.chunks.push(Buffer::from(&[0; 8][..padding]));
+        }
+        self.len += align_up(len);
+    }
+
+    fn push_array(&mut self, data: &ArrayData) {
+        self.nodes.push(FieldNode::new(data.len() as i64, data.null_count() as i64));
+        let validity = data.nulls().filter(|nulls| nulls.null_count() > 0);
+        self.push_buffer(validity.map_or_else(|| Buffer::from(&[][..]), |nulls| nulls.buffer().clone()));
+        for buffer in data.buffers() {
+            self.push_buffer(buffer.clone());
+        }
+        for child in data.child_data() {
+            self.push_array(child);
+        }
+    }
+
+    /// The last column, whose data buffer stays a promise: its bytes are copied behind the rest.
+    fn push_pack(&mut self, rows: &[Row]) -> Result<(), String> {
+        let mut list_offsets = vec![0i32];
+        let mut part_offsets = vec![0i64];
+        let mut end = 0u64;
+        for row in rows {
+            let mut left = row.pack.map_or(0, |pack| pack.len);
+            while left > 0 {
+                let part = left.min(MAX_PART_LEN);
+                (end, left) = (end + part, left - part);
+                part_offsets.push(end as i64);
+            }
+            list_offsets.push(i32::try_from(part_offsets.len() - 1).map_err(|_| "too many pack parts")?);
+        }
+        let valid: NullBuffer = rows.iter().map(|row| row.pack.is_some()).collect::<Vec<_>>().into();
+        let parts = part_offsets.len() - 1;
+        self.nodes.push(FieldNode::new(rows.len() as i64, valid.null_count() as i64));
+        self.push_buffer(if valid.null_count() > 0 { valid.buffer().clone() } else { Buffer::from(&[][..]) });
+        self.push_buffer(Buffer::from_vec(list_offsets));
+        self.nodes.push(FieldNode::new(parts as i64, 0));
+        self.push_buffer(Buffer::from(&[][..]));
+        self.push_buffer(Buffer::from_vec(part_offsets));
+        self.ranges.push(BufferRange::new(self.len as i64, end as i64));
+        Ok(())
+    }
+}
+
+/// Returns all columns but `pack`, in order.
+fn arrays(rows: &mut [Row], kind: Kind) -> Result<Vec<ArrayRef>, String> {
+    let width = kind.len_in_bytes();
+    let refs: Vec<_> = rows.iter_mut().map(|row| std::mem::take(&mut row.refs)).collect();
+    let commits: Vec<_> = rows.iter_mut().map(|row| std::mem::take(&mut row.commits)).collect();
+    let objects: Vec<_> = rows.iter_mut().map(|row| std::mem::take(&mut row.objects)).collect();
+    let packs = rows.iter().map(|row| row.pack);
+    Ok(vec![
+        Arc::new(UInt64Array::from_iter_values(rows.iter().map(|row| row.txn))),
+        Arc::new(TimestampMicrosecondArray::from_iter_values(rows.iter().map(|row| row.time_us)).with_timezone("UTC")),
+        Arc::new(StringArray::from_iter_values(rows.iter().map(|row| row.kind.name()))),
+        Arc::new(BinaryArray::from_iter(rows.iter().map(|row| row.actor.as_deref()))),
+        Arc::new(StringArray::from_iter_values(rows.iter().map(|row| row.proof.name()))),
+        settings_array(rows)?,
+        refs_array(&refs, kind)?,
+        objects_array(objects, kind)?,
+        commits_array(&commits, kind)?,
+        Arc::new(UInt64Array::from_iter(rows.iter().map(|row| row.covers.map(|(from, _)| from)))),
+        Arc::new(UInt64Array::from_iter(rows.iter().map(|row| row.covers.map(|(_, to)| to)))),
+        Arc::new(LargeBinaryArray::from_iter(rows.iter().map(|row| row.index.as_deref()))),
+        Arc::new(UInt64Array::from_iter(packs.clone().map(|pack| pack.map(|pack| pack.len)))),
+        oid_array(packs.map(|pack| pack.map(|pack| pack.id)), width, true),
+    ])
+}
+
+/// Builds the list column whose row `i` has `lengths[i]` elements of the struct made of `children`.
+fn list_of(fields: Fields, lengths: impl Iterator<Item = usize>, children: Vec<ArrayRef>) -> Result<ArrayRef, String> {
+    let mut end = 0usize;
+    let mut offsets = vec![0i32];
+    for length in lengths {
+        end += length;
+        offsets.push(i32::try_from(end).map_err(|_| format!("{end} elements do not fit into one commit"))?);
+    }
+    let structs = StructArray::new(fields.clone(), children, None);
+    let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+    Ok(Arc::new(ListArray::new(schema::item(DataType::Struct(fields)), offsets, Arc::new(structs), None)))
+}
+
+/// Builds an object id column. `nullable` keeps the validity bitmap away where it must not be.
+fn oid_array(oids: impl Iterator<Item = Option<ObjectId>>, width: usize, nullable: bool) -> ArrayRef {
+    let (mut bytes, mut valid) = (Vec::new(), Vec::new());
+    for oid in oids {
+        match &oid {
+            Some(oid) => bytes.extend_from_slice(oid.as_slice()),
+            None => bytes.resize(bytes.len() + width, 0),
+        }
+        valid.push(oid.is_some());
+    }
+    let nulls = nullable.then(|| NullBuffer::from(valid));
+    Arc::new(FixedSizeBinaryArray::new(width as i32, Buffer::from_vec(bytes), nulls))
+}
+
+fn settings_array(rows: &[Row]) -> Result<ArrayRef, String> {
+    let all = || rows.iter().flat_map(|row| &row.settings);
+    let keys = StringArray::from_iter_values(all().map(|(key, _)| key));
+    let values = BinaryArray::from_iter_values(all().map(|(_, value)| value));
+    let lengths = rows.iter().map(|row| row.settings.len());
+    list_of(schema::setting_fields(), lengths, vec![Arc::new(keys), Arc::new(values)])
+}
+
+fn refs_array(refs: &[Vec<RefRow>], kind: Kind) -> Result<ArrayRef, String> {
+    let width = kind.len_in_bytes();
+    let all = || refs.iter().flatten();
+    let children: Vec<ArrayRef> = vec![
+        Arc::new(BinaryArray::from_iter_values(all().map(|r| &r.name))),
+        oid_array(all().map(|r| r.old_oid), width, true),
+        oid_array(all().map(|r| r.new_oid), width, true),
+        Arc::new(BinaryArray::from_iter(all().map(|r| r.symref.as_deref()))),
+        oid_array(all().map(|r| r.peeled_oid), width, true),
+    ];
+    list_of(schema::ref_fields(kind), refs.iter().map(Vec::len), children)
+}
+
+fn objects_array(tables: Vec<EntryTable>, kind: Kind) -> Result<ArrayRef, String> {
+    let lengths: Vec<_> = tables.iter().map(EntryTable::len).collect();
+    let table = concat(tables);
+    let count = table.len();
+    let unresolved = |values_len| values_len == 0 && count > 0;
+    let resolved = (!unresolved(table.kinds.len())).then(|| table.kinds.iter().map(|kind| *kind != 0));
+    let nulls = match resolved {
+        Some(resolved) => NullBuffer::from(resolved.collect::<Vec<_>>()),
+        None => NullBuffer::new_null(count),
+    };
+    let or_zeros = |values: Vec<u64>| if unresolved(values.len()) { vec![0; count] } else { values };
+    let kinds = if unresolved(table.kinds.len()) { vec![0; count] } else { table.kinds };
+    let children: Vec<ArrayRef> = vec![
+        Arc::new(FixedSizeBinaryArray::new(kind.len_in_bytes() as i32, Buffer::from_vec(table.oids), None)),
+        Arc::new(UInt8Array::new(kinds.into(), Some(nulls.clone()))),
+        Arc::new(UInt64Array::new(or_zeros(table.sizes).into(), Some(nulls))),
+        Arc::new(UInt64Array::new(table.offsets.into(), None)),
+        Arc::new(UInt32Array::new(table.crc32s.into(), None)),
+    ];
+    list_of(schema::object_fields(kind), lengths.into_iter(), children)
+}
+
+/// Joins tables one after the other (each stays sorted in itself). A single one is moved, not copied.
+fn concat(tables: Vec<EntryTable>) -> EntryTable {
+    let mut filled = tables.into_iter().filter(|table| !table.is_empty());
+    let Some(mut all) = filled.next() else { return EntryTable::default() };
+    for mut next in filled {
+        // A table without kinds is unresolved as a whole; beside a resolved one it says so entry by entry.
+        if all.kinds.is_empty() != next.kinds.is_empty() {
+            for table in [&mut all, &mut next].into_iter().filter(|table| table.kinds.is_empty()) {
+                table.kinds = vec![0; table.len()];
+                table.sizes = vec![0; table.len()];
+            }
+        }
+        all.oids.append(&mut next.oids);
+        all.kinds.append(&mut next.kinds);
+        all.sizes.append(&mut next.sizes);
+        all.offsets.append(&mut next.offsets);
+        all.crc32s.append(&mut next.crc32s);
+    }
+    all
+}
+
+fn commits_array(commits: &[Vec<CommitRow>], kind: Kind) -> Result<ArrayRef, String> {
+    let width = kind.len_in_bytes();
+    let all = || commits.iter().flatten();
+    let parent_oids = oid_array(all().flat_map(|c| &c.parents).map(|oid| Some(*oid)), width, false);
+    let parent_offsets = OffsetBuffer::<i32>::from_lengths(all().map(|c| c.parents.len()));
+    let children: Vec<ArrayRef> = vec![
+        oid_array(all().map(|c| Some(c.oid)), width, false),
+        oid_array(all().map(|c| Some(c.tree)), width, false),
+        Arc::new(ListArray::new(schema::item(schema::oid_type(kind)), parent_offsets, parent_oids, None)),
+        Arc::new(BinaryArray::from_iter(all().map(|c| c.author.as_deref()))),
+        Arc::new(TimestampSecondArray::from_iter_values(all().map(|c| c.committed_at)).with_timezone("UTC")),
+        Arc::new(UInt32Array::from_iter_values(all().map(|c| c.generation))),
+    ];
+    list_of(schema::commit_fields(kind), commits.iter().map(Vec::len), children)
+}

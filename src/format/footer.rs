@@ -1,0 +1,302 @@
+//! The footer: what makes the file valid after every commit, and where a reader finds everything else.
+//!
+//! ```text
+//! footer = flatbuffer, zeros, digest[32], length: i32 LE, "ARROW1"
+//! ```
+//!
+//! `length` counts flatbuffer, zeros and digest, and is 6 more than a multiple of 8, so that the footer starts and ends at
+//! multiples of 8. The digest covers all before it and is checked before the flatbuffer is parsed. The custom metadata of the
+//! flatbuffer says which commit this is, where the references are, and a few totals.
+
+use arrow_ipc::{Block, FooterBuilder, KeyValueBuilder, MetadataVersion, convert::IpcSchemaEncoder};
+use flatbuffers::FlatBufferBuilder;
+
+use super::{
+    CommitId, DIGEST_LEN, END_MAGIC, HEAD_LEN, MAX_FOOTER_LEN, decode_hex, digest, encode_hex, ident::Ident, schema,
+};
+
+const KEY_UUID: &str = "znippy.uuid";
+const KEY_GENERATION: &str = "znippy.generation";
+const KEY_SEQUENCE: &str = "znippy.sequence";
+const KEY_COMMIT: &str = "znippy.commit";
+const KEY_REFS: &str = "znippy.refs";
+const KEY_TOTALS: &str = "znippy.totals";
+
+/// Bytes behind the length field's start: length and magic.
+pub const TRAILER_LEN: usize = 4 + END_MAGIC.len();
+
+/// Where one live record batch message lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockRef {
+    /// Offset of the message in the file.
+    pub offset: u64,
+    /// Bytes of the metadata, prefix included.
+    pub metadata_len: u64,
+    /// Bytes of the body: columns, pack bytes and the footer that was written with them.
+    pub body_len: u64,
+}
+
+impl BlockRef {
+    /// Returns where the body starts.
+    pub fn body_at(&self) -> u64 {
+        self.offset + self.metadata_len
+    }
+    /// Returns where the message ends.
+    pub fn end(&self) -> u64 {
+        self.body_at() + self.body_len
+    }
+}
+
+/// A row that holds references.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RefsRow {
+    /// Index of the block in the footer's list.
+    pub block: usize,
+    /// Index of the row in the block.
+    pub row: usize,
+    /// Bytes from the start of the block to the end of its `refs` column: one read gets all.
+    pub prefix_len: u64,
+}
+
+/// Where the references are: the newest of `inline`, `run`, `base` that names a reference decides.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RefsState {
+    /// The row that holds all references as of then.
+    pub base: Option<RefsRow>,
+    /// A row that holds what changed after `base`.
+    pub run: Option<RefsRow>,
+    /// What changed after both, encoded by `refs::inline`.
+    pub inline: Vec<u8>,
+    /// Whether a reference was ever deleted or rewound, so that packs may hold objects that none reaches.
+    pub rewound: bool,
+}
+
+/// Sums over all live rows, so that `info` need not read them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// The last transaction's number.
+    pub last_txn: u64,
+    /// The last transaction's time, microseconds since 1970.
+    pub last_time_us: i64,
+    pub packs: u64,
+    pub objects: u64,
+    pub unresolved: u64,
+    pub pack_bytes: u64,
+    /// Bytes of the file that no live row and not the live footer use.
+    pub dead_bytes: u64,
+}
+
+/// A footer's content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Footer {
+    pub ident: Ident,
+    /// The number of commits in this generation, this one included.
+    pub sequence: u64,
+    pub commit_id: CommitId,
+    pub blocks: Vec<BlockRef>,
+    pub refs: RefsState,
+    pub totals: Totals,
+}
+
+impl Footer {
+    /// Returns the footer as it stands in the file, trailer included. The length depends on no value of fixed width: not on
+    /// the commit id and not on the blocks' numbers.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut fbb = FlatBufferBuilder::with_capacity(4096);
+        let metadata = [
+            (KEY_UUID, self.ident.uuid.clone()),
+            (KEY_GENERATION, self.ident.generation.to_string()),
+            (KEY_SEQUENCE, self.sequence.to_string()),
+            (KEY_COMMIT, self.commit_id.to_string()),
+            (KEY_REFS, encode_refs(&self.refs)),
+            (KEY_TOTALS, encode_totals(&self.totals)),
+        ]
+        .map(|(key, value)| {
+            let (key, value) = (fbb.create_string(key), fbb.create_string(&value));
+            let mut pair = KeyValueBuilder::new(&mut fbb);
+            pair.add_key(key);
+            pair.add_value(value);
+            pair.finish()
+        });
+        let metadata = fbb.create_vector(&metadata);
+        let blocks: Vec<Block> = self.blocks.iter().map(encode_block).collect();
+        let blocks = fbb.create_vector(&blocks);
+        let dictionaries = fbb.create_vector::<Block>(&[]);
+        let kind = self.ident.object_format;
+        let schema = schema::schema(kind).as_ref().clone().with_metadata(schema::metadata(kind));
+        let schema = IpcSchemaEncoder::new().schema_to_fb_offset(&mut fbb, &schema);
+        let mut footer = FooterBuilder::new(&mut fbb);
+        footer.add_version(MetadataVersion::V5);
+        footer.add_schema(schema);
+        footer.add_dictionaries(dictionaries);
+        footer.add_recordBatches(blocks);
+        footer.add_custom_metadata(metadata);
+        let footer = footer.finish();
+        fbb.finish(footer, None);
+        let mut bytes = fbb.finished_data().to_vec();
+        bytes.resize((bytes.len() + DIGEST_LEN + TRAILER_LEN).next_multiple_of(8) - DIGEST_LEN - TRAILER_LEN, 0);
+        bytes.extend_from_slice(&digest(&[&bytes]));
+        bytes.extend_from_slice(&(bytes.len() as i32).to_le_bytes());
+        bytes.extend_from_slice(END_MAGIC);
+        bytes
+    }
+
+    /// Parses the flatbuffer and digest of a footer, without its trailer.
+    ///
+    /// # Errors
+    /// Says what is wrong: a digest that does not fit, or fields that are not ours.
+    pub fn decode(bytes: &[u8]) -> Result<Footer, String> {
+        let (covered, sum) = bytes.split_at_checked(bytes.len().wrapping_sub(DIGEST_LEN)).ok_or("footer too short")?;
+        if digest(&[covered]) != sum {
+            return Err("footer checksum does not match".into());
+        }
+        let footer = arrow_ipc::root_as_footer(covered).map_err(|error| format!("footer: {error}"))?;
+        let pairs = footer.custom_metadata().ok_or("footer without metadata")?;
+        let value = |key: &str| {
+            let mut values = pairs.iter().filter(|pair| pair.key() == Some(key));
+            values.next().and_then(|pair| pair.value()).ok_or_else(|| format!("footer lacks {key}"))
+        };
+        let number = |key: &str| value(key)?.parse::<u64>().map_err(|_| format!("footer: {key} is no number"));
+        let schema = footer.schema().and_then(|schema| schema.custom_metadata()).ok_or("footer without schema")?;
+        let format = schema.iter().find(|pair| pair.key() == Some(schema::KEY_OBJECT_FORMAT));
+        let format = format.and_then(|pair| pair.value()).and_then(schema::parse_format);
+        let blocks = footer.recordBatches().ok_or("footer without batches")?.iter().map(decode_block);
+        Ok(Footer {
+            ident: Ident {
+                object_format: format.ok_or("footer: unknown object format")?,
+                uuid: value(KEY_UUID)?.into(),
+                generation: number(KEY_GENERATION)?,
+            },
+            sequence: number(KEY_SEQUENCE)?,
+            commit_id: CommitId::from_hex(value(KEY_COMMIT)?.as_bytes()).ok_or("footer: bad commit id")?,
+            blocks: blocks.collect::<Option<_>>().ok_or("footer: a batch has an impossible position")?,
+            refs: decode_refs(value(KEY_REFS)?).ok_or("footer: bad references")?,
+            totals: decode_totals(value(KEY_TOTALS)?).ok_or("footer: bad totals")?,
+        })
+    }
+}
+
+/// Parses a footer's trailer: the last [`TRAILER_LEN`] bytes. Returns the bytes of the footer before it.
+pub fn decode_trailer(trailer: &[u8]) -> Option<u64> {
+    let (len, magic) = trailer.split_first_chunk::<4>()?;
+    let len = u64::try_from(i32::from_le_bytes(*len)).ok()?;
+    (magic == END_MAGIC && (DIGEST_LEN as u64..=MAX_FOOTER_LEN).contains(&len)).then_some(len)
+}
+
+fn encode_block(block: &BlockRef) -> Block {
+    Block::new(block.offset as i64, block.metadata_len as i32, block.body_len as i64)
+}
+
+/// Checks a block's numbers, so that nobody adds or allocates with impossible ones.
+fn decode_block(block: &Block) -> Option<BlockRef> {
+    let block = BlockRef {
+        offset: u64::try_from(block.offset()).ok()?,
+        metadata_len: u64::try_from(block.metaDataLength()).ok()?,
+        body_len: u64::try_from(block.bodyLength()).ok()?,
+    };
+    let aligned = [block.offset, block.metadata_len, block.body_len].iter().all(|n| n.is_multiple_of(super::ALIGN));
+    let sane = block.offset >= HEAD_LEN && block.metadata_len <= super::MAX_METADATA_LEN;
+    let ends = block.offset.checked_add(block.metadata_len)?.checked_add(block.body_len)?;
+    (aligned && sane && ends <= i64::MAX as u64).then_some(block)
+}
+
+/// `<base> <run> <rewound> <inline>`: a row is `block:row:prefix_len` or `-`, inline edits are hex.
+fn encode_refs(refs: &RefsState) -> String {
+    let row = |row: &Option<RefsRow>| {
+        row.map_or("-".into(), |RefsRow { block, row, prefix_len }| format!("{block}:{row}:{prefix_len}"))
+    };
+    format!("{} {} {} {}", row(&refs.base), row(&refs.run), u8::from(refs.rewound), encode_hex(&refs.inline))
+}
+
+fn decode_refs(text: &str) -> Option<RefsState> {
+    let row = |text: &str| -> Option<Option<RefsRow>> {
+        if text == "-" {
+            return Some(None);
+        }
+        let mut numbers = text.split(':').map(|n| n.parse::<u64>().ok());
+        let mut number = || numbers.next().flatten();
+        let (block, row, prefix_len) = (number()?, number()?, number()?);
+        Some(Some(RefsRow { block: block.try_into().ok()?, row: row.try_into().ok()?, prefix_len }))
+    };
+    let mut fields = text.split(' ');
+    let mut field = || fields.next();
+    Some(RefsState {
+        base: row(field()?)?,
+        run: row(field()?)?,
+        rewound: field()? == "1",
+        inline: decode_hex(field()?.as_bytes())?,
+    })
+}
+
+fn encode_totals(totals: &Totals) -> String {
+    let Totals { last_txn, last_time_us, packs, objects, unresolved, pack_bytes, dead_bytes } = totals;
+    format!("{last_txn} {last_time_us} {packs} {objects} {unresolved} {pack_bytes} {dead_bytes}")
+}
+
+fn decode_totals(text: &str) -> Option<Totals> {
+    let mut numbers = text.split(' ').map(|n| n.parse::<i64>().ok());
+    let mut signed = || numbers.next().flatten();
+    let number = |n: Option<i64>| n.and_then(|n| u64::try_from(n).ok());
+    Some(Totals {
+        last_txn: number(signed())?,
+        last_time_us: signed()?,
+        packs: number(signed())?,
+        objects: number(signed())?,
+        unresolved: number(signed())?,
+        pack_bytes: number(signed())?,
+        dead_bytes: number(signed())?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use gix_hash::Kind;
+
+    use super::*;
+
+    fn footer(blocks: usize) -> Footer {
+        Footer {
+            ident: Ident { object_format: Kind::Sha256, uuid: "an-id".into(), generation: 2 },
+            sequence: 17,
+            commit_id: CommitId([9; 32]),
+            blocks: vec![BlockRef { offset: HEAD_LEN, metadata_len: 2048, body_len: 1 << 40 }; blocks],
+            refs: RefsState {
+                base: Some(RefsRow { block: 0, row: 1, prefix_len: 4711 }),
+                run: None,
+                inline: vec![0, 255, 3],
+                rewound: true,
+            },
+            totals: Totals { last_txn: 20, last_time_us: -5, dead_bytes: 99, ..Totals::default() },
+        }
+    }
+
+    #[test]
+    fn survives_a_round_trip() {
+        for blocks in [0, 1, 2, 3, 1000] {
+            let bytes = footer(blocks).encode();
+            assert_eq!(bytes.len() % 8, 0);
+            let (body, trailer) = bytes.split_at(bytes.len() - TRAILER_LEN);
+            assert_eq!(decode_trailer(trailer), Some(body.len() as u64));
+            assert_eq!(Footer::decode(body).unwrap(), footer(blocks));
+        }
+    }
+
+    #[test]
+    fn length_does_not_depend_on_commit_or_positions() {
+        let mut other = footer(3);
+        other.commit_id = CommitId([0xff; 32]);
+        other.blocks[1] = BlockRef { offset: 1 << 50, metadata_len: 8, body_len: 0 };
+        assert_eq!(other.encode().len(), footer(3).encode().len());
+    }
+
+    #[test]
+    fn no_flipped_bit_is_accepted() {
+        let bytes = footer(1).encode();
+        let body = &bytes[..bytes.len() - TRAILER_LEN];
+        for bit in 0..body.len() * 8 {
+            let mut flipped = body.to_vec();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(Footer::decode(&flipped).is_err(), "bit {bit}");
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The writer lock: an open-file-description lock on one byte far beyond the data.
+//!
+//! The byte lies beyond any data so that a share with mandatory locks does not block readers; the kernel releases the lock
+//! when the process dies.
+
+use std::{
+    fs::File,
+    io,
+    os::fd::AsFd,
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::sys::{self, OfdLock};
+
+/// Which lock of an archive: each is one byte at an offset that no archive reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LockByte {
+    /// Held by whoever appends.
+    Writer,
+    /// Held by the one background maintainer.
+    Maintenance,
+}
+
+impl LockByte {
+    fn offset(self) -> u64 {
+        const BASE: u64 = 1 << 62;
+        match self {
+            LockByte::Writer => BASE,
+            LockByte::Maintenance => BASE + 1,
+        }
+    }
+}
+
+/// A lock that is held until this is dropped or the process dies.
+#[derive(Debug)]
+pub struct LockGuard<'a> {
+    file: &'a File,
+    byte: LockByte,
+}
+
+impl Drop for LockGuard<'_> {
+    fn drop(&mut self) {
+        // Closing the file releases the lock too, so there is nothing to do about an error.
+        let _ = sys::ofd_lock(self.file.as_fd(), self.byte.offset(), OfdLock::Unlock);
+    }
+}
+
+/// Returns whether somebody else holds the lock now.
+pub fn is_locked(file: &File, byte: LockByte) -> io::Result<bool> {
+    sys::ofd_is_locked(file.as_fd(), byte.offset())
+}
+
+/// Takes the lock, waiting for as long as the holder makes progress and then `timeout` more.
+///
+/// Progress is growth of the file: a long push by somebody else is no reason to give up. `on_wait` is called about once a
+/// second with the time waited and the bytes a second by which the file grows. Waits back off with some randomness, so that
+/// many waiters do not knock in step.
+///
+/// # Errors
+/// `TimedOut` where the lock was not to be had in time; any other error means that the disk cannot lock.
+pub fn lock_with_timeout<'a>(
+    file: &'a File,
+    byte: LockByte,
+    timeout: Duration,
+    mut on_wait: impl FnMut(Duration, u64),
+) -> io::Result<LockGuard<'a>> {
+    let started = Instant::now();
+    let (mut progress_at, mut told_at) = (started, started);
+    let mut len = None;
+    let mut told_len = 0;
+    let mut pause = Duration::from_millis(1);
+    loop {
+        match sys::ofd_lock(file.as_fd(), byte.offset(), OfdLock::TryExclusive) {
+            Ok(()) => return Ok(LockGuard { file, byte }),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        }
+        let now = Instant::now();
+        let len_now = file.metadata()?.len();
+        if len.replace(len_now).is_some_and(|before| before != len_now) {
+            progress_at = now;
+        }
+        if now - progress_at >= timeout {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        if now - told_at >= Duration::from_secs(1) {
+            let grown = if told_len == 0 { 0 } else { len_now.saturating_sub(told_len) };
+            on_wait(now - started, grown * 1000 / (now - told_at).as_millis().max(1) as u64);
+            (told_at, told_len) = (now, len_now);
+        }
+        thread::sleep(pause + pause.mul_f64(jitter(now)));
+        pause = (pause * 2).min(Duration::from_millis(50));
+    }
+}
+
+/// Returns a number in 0..1 that differs between waiters: from the clock's nanoseconds and the process id.
+fn jitter(now: Instant) -> f64 {
+    use std::hash::{BuildHasher, RandomState};
+    (RandomState::new().hash_one((now, std::process::id())) % 1000) as f64 / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn second_open_waits_and_times_out() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let other = file.reopen().unwrap();
+        let guard = lock_with_timeout(file.as_file(), LockByte::Writer, Duration::ZERO, |_, _| {}).unwrap();
+        assert!(is_locked(&other, LockByte::Writer).unwrap());
+        let refused = lock_with_timeout(&other, LockByte::Writer, Duration::from_millis(5), |_, _| {});
+        assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        drop(guard);
+        assert!(!is_locked(&other, LockByte::Writer).unwrap());
+        lock_with_timeout(&other, LockByte::Writer, Duration::ZERO, |_, _| {}).unwrap();
+    }
+}

@@ -1,0 +1,42 @@
+//! Storage under an archive: one growing byte array that can be read and written at any offset.
+//!
+//! Everything above works on [`Medium`], so that the same code runs on files, in memory, and on versions that fail or crash
+//! on purpose.
+
+mod file;
+mod lock;
+mod mem;
+mod sys;
+
+use std::io;
+
+pub use file::FileMedium;
+pub use lock::{LockByte, LockGuard, is_locked, lock_with_timeout};
+pub use mem::MemMedium;
+
+/// A growing byte array. Offsets and lengths are bytes from its start.
+pub trait Medium: Send + Sync {
+    /// Returns the length in bytes.
+    fn len(&self) -> io::Result<u64>;
+    /// Returns whether there are no bytes.
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+    /// Fills `buf` from `offset`. Ending before `buf` is full is an error of kind `UnexpectedEof`, never a short read.
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
+    /// Writes all of `buf` at `offset`, growing the array where needed.
+    fn write_all_at(&self, offset: u64, buf: &[u8]) -> io::Result<()>;
+    /// Cuts or grows the array to `len` bytes.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+    /// Returns when all that was written survives a power loss.
+    fn sync_data(&self) -> io::Result<()>;
+    /// Starts writing a range back without waiting for it and without any promise.
+    fn start_writeback(&self, offset: u64, len: u64);
+}
+
+/// Reads `len` bytes at `offset` into a new vector.
+pub fn read_vec(medium: &dyn Medium, offset: u64, len: usize) -> io::Result<Vec<u8>> {
+    let mut buf = vec![0; len];
+    medium.read_exact_at(offset, &mut buf)?;
+    Ok(buf)
+}
