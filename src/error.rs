@@ -35,7 +35,11 @@ pub enum Error {
     UnsupportedObjectFormat { path: PathBuf, format: String },
     /// Client and archive use different object formats.
     #[error("{path}: the archive holds {archive} objects, the repository uses {client}; they cannot be mixed", path = .path.display())]
-    ObjectFormatMismatch { path: PathBuf, archive: gix_hash::Kind, client: gix_hash::Kind },
+    ObjectFormatMismatch {
+        path: PathBuf,
+        archive: gix_hash::Kind,
+        client: gix_hash::Kind,
+    },
     /// Bytes of the archive are not what was written.
     #[error("{path}: damaged: {what} (`znippy verify` tells what is lost)", path = .path.display())]
     Damaged { path: PathBuf, what: String },
@@ -44,7 +48,11 @@ pub enum Error {
     Truncated { path: PathBuf, size: u64, confirmed: u64 },
     /// Another process holds the writer lock for longer than the caller would wait.
     #[error("{path}: another process is writing to the archive{holder}; gave up after {waited_s} s", path = .path.display())]
-    Locked { path: PathBuf, holder: String, waited_s: u64 },
+    Locked {
+        path: PathBuf,
+        holder: String,
+        waited_s: u64,
+    },
     /// The disk cannot lock.
     #[error("{path}: the file system cannot lock files ({source}); it is not safe to write there", path = .path.display())]
     CannotLock { path: PathBuf, source: io::Error },
@@ -56,7 +64,11 @@ pub enum Error {
     DurabilityUnknown { path: PathBuf, source: io::Error },
     /// An object that must be there is not.
     #[error("{path}: object {oid} is missing{why}", path = .path.display())]
-    MissingObject { path: PathBuf, oid: gix_hash::ObjectId, why: String },
+    MissingObject {
+        path: PathBuf,
+        oid: gix_hash::ObjectId,
+        why: String,
+    },
     /// A pack that was given to be stored, or that was read, is not a valid pack.
     #[error("invalid pack {name}: {why}")]
     InvalidPack { name: String, why: String },
@@ -68,7 +80,11 @@ pub enum Error {
     Invalid(String),
     /// A system call failed.
     #[error("{path}: cannot {action}: {source}", path = .path.display())]
-    Io { path: PathBuf, action: &'static str, source: io::Error },
+    Io {
+        path: PathBuf,
+        action: &'static str,
+        source: io::Error,
+    },
 }
 
 impl Error {

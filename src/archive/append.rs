@@ -116,7 +116,11 @@ pub fn prepare(path: &Path, state: &State, view: &RefView, mut addition: Additio
     footer.refs.rewound |= addition.rewound;
     let columns = columns::encode(rows, kind).map_err(|why| Error::Invalid(format!("{}: {why}", path.display())))?;
     let commit = encode(columns, state.append, state.footer.commit_id, &pack_ids, footer);
-    Ok(Prepared { commit, packs: addition.packs, pack_lens })
+    Ok(Prepared {
+        commit,
+        packs: addition.packs,
+        pack_lens,
+    })
 }
 
 /// Decides where the references lie after `changes`, and returns the rows of a checkpoint where one is due.
@@ -134,10 +138,21 @@ fn place_refs(
 ) -> Option<Vec<RefRow>> {
     let mut inline = view.inline.clone();
     inline.extend(changes.clone());
-    let own = |row| Some(RefsRow { block, row, prefix_len: 0 });
+    let own = |row| {
+        Some(RefsRow {
+            block,
+            row,
+            prefix_len: 0,
+        })
+    };
     if refs.base.is_none() {
         // The first commit holds all references there are.
-        *refs = RefsState { base: own(row), run: None, inline: vec![], rewound: refs.rewound };
+        *refs = RefsState {
+            base: own(row),
+            run: None,
+            inline: vec![],
+            rewound: refs.rewound,
+        };
         return None;
     }
     if let Some(bytes) = inline::encode(&inline).filter(|bytes| bytes.len() <= inline::MAX_LEN) {
@@ -155,7 +170,11 @@ fn place_refs(
     let best_len = ((base_len * inline::MAX_LEN) as f64).sqrt() as usize;
     if run_len <= best_len.max(16 << 10) {
         refs.run = own(row + 1);
-        return Some(run.iter().map(|(name, target)| restated(name, target.as_ref())).collect());
+        return Some(
+            run.iter()
+                .map(|(name, target)| restated(name, target.as_ref()))
+                .collect(),
+        );
     }
     let mut all = view.all();
     for (name, target) in changes {
@@ -199,8 +218,14 @@ fn empty_row(txn: u64, time_us: i64, kind: RowKind) -> Row {
 
 /// Returns the time of a new row: now, but never before the row before it, unless that one is impossibly far ahead.
 fn now_us(previous_us: i64) -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64);
-    if previous_us > now + MAX_CLOCK_LEAD_US { now } else { now.max(previous_us) }
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_micros() as i64);
+    if previous_us > now + MAX_CLOCK_LEAD_US {
+        now
+    } else {
+        now.max(previous_us)
+    }
 }
 
 /// Writes a prepared commit, pack bytes included. Nothing is synced, no slot is touched.
@@ -213,7 +238,11 @@ pub fn write(
     prepared: &mut Prepared,
     mut on_copy: impl FnMut(u64, u64),
 ) -> Result<()> {
-    let Prepared { commit, packs, pack_lens } = prepared;
+    let Prepared {
+        commit,
+        packs,
+        pack_lens,
+    } = prepared;
     let put = |at: u64, bytes: &[u8]| medium.write_all_at(at, bytes).map_err(write_error(path));
     let total = commit.pack_end - commit.pack_at;
     let single = commit.end() - commit.at <= SINGLE_WRITE;
@@ -259,7 +288,10 @@ pub fn write(
 
 /// Hands the bytes of a pack to `sink` and checks them against the hash that the pack is named after.
 fn copy_pack(pack: &mut NewPack, len: u64, mut sink: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
-    let invalid = |why: &str| Error::InvalidPack { name: pack.path.display().to_string(), why: why.into() };
+    let invalid = |why: &str| Error::InvalidPack {
+        name: pack.path.display().to_string(),
+        why: why.into(),
+    };
     let hash_len = pack.id.kind().len_in_bytes();
     let body = len.checked_sub(hash_len as u64).ok_or_else(|| invalid("too short"))?;
     let mut file: &File = &pack.file;

@@ -61,15 +61,28 @@ pub(super) fn take_lock<'a>(
     let on_wait = &mut policy.on_wait;
     let locked = lock_with_timeout(file, LockByte::Writer, policy.timeout, |waited, rate| {
         if let Some(on_wait) = on_wait {
-            let rate = if rate > 0 { format!(", which writes {} KiB/s", rate.div_ceil(1024)) } else { String::new() };
-            on_wait(&format!("waiting {} s for another writer of {}{rate}", waited.as_secs(), path.display()));
+            let rate = if rate > 0 {
+                format!(", which writes {} KiB/s", rate.div_ceil(1024))
+            } else {
+                String::new()
+            };
+            on_wait(&format!(
+                "waiting {} s for another writer of {}{rate}",
+                waited.as_secs(),
+                path.display()
+            ));
         }
     });
     locked.map_err(|source| match source.kind() {
-        io::ErrorKind::TimedOut => {
-            Error::Locked { path: path.into(), holder: String::new(), waited_s: policy.timeout.as_secs() }
-        }
-        _ => Error::CannotLock { path: path.into(), source },
+        io::ErrorKind::TimedOut => Error::Locked {
+            path: path.into(),
+            holder: String::new(),
+            waited_s: policy.timeout.as_secs(),
+        },
+        _ => Error::CannotLock {
+            path: path.into(),
+            source,
+        },
     })
 }
 
@@ -121,10 +134,18 @@ fn commit_locked(
     if let Err(source) = medium.sync_data() {
         return Err(take_back(path, medium.as_ref(), state.append, source));
     }
-    let slot = Slot { write: slot + 1, append: end, footer_end: end, commit_id: prepared.commit.footer.commit_id };
+    let slot = Slot {
+        write: slot + 1,
+        append: end,
+        footer_end: end,
+        commit_id: prepared.commit.footer.commit_id,
+    };
     if let Err(error) = medium.write_all_at(slot.offset(), &slot.encode()) {
         // The commit is durable: readers find it behind the old slot.
-        warnings.push(format!("{}: the commit is stored, but its slot could not be written: {error}", path.display()));
+        warnings.push(format!(
+            "{}: the commit is stored, but its slot could not be written: {error}",
+            path.display()
+        ));
     }
     medium.start_writeback(slot.offset(), SLOT_LEN as u64);
     Ok(outcome(applied, true, warnings))
@@ -136,26 +157,55 @@ fn judge(snapshot: &Snapshot, transaction: &Transaction) -> Result<Applied> {
         let in_pack = |entries: &EntryTable| entries.find(id).is_some();
         Ok(transaction.packs.iter().any(|pack| in_pack(&pack.entries)) || snapshot.lookup(id)?.is_some())
     };
-    apply(snapshot.ref_view()?, &transaction.edits, transaction.atomic, &transaction.head.candidates, &exists)
+    apply(
+        snapshot.ref_view()?,
+        &transaction.edits,
+        transaction.atomic,
+        &transaction.head.candidates,
+        &exists,
+    )
 }
 
 fn outcome(applied: Applied, written: bool, warnings: Vec<String>) -> Outcome {
-    let Applied { results, head_moved, head_unborn, .. } = applied;
-    let head_unborn = head_unborn && results.iter().any(|result| matches!(result, EditResult::Applied { .. }));
-    Outcome { results, head_moved, head_unborn, written, warnings }
+    let Applied {
+        results,
+        head_moved,
+        head_unborn,
+        ..
+    } = applied;
+    let head_unborn = head_unborn
+        && results
+            .iter()
+            .any(|result| matches!(result, EditResult::Applied { .. }));
+    Outcome {
+        results,
+        head_moved,
+        head_unborn,
+        written,
+        warnings,
+    }
 }
 
 /// Refuses to append where that could bury something that is still to be saved.
 fn refuse_unsafe(path: &Path, head: &Head, size: u64, recovered: &Recovered) -> Result<()> {
     if let Some(confirmed) = recovered.truncated {
-        return Err(Error::Truncated { path: path.into(), size, confirmed });
+        return Err(Error::Truncated {
+            path: path.into(),
+            size,
+            confirmed,
+        });
     }
     if recovered.slot.is_none() && head.newest_slot().is_some() {
         let what = "its newest footer cannot be read, so nothing may be appended".into();
-        return Err(Error::Damaged { path: path.into(), what });
+        return Err(Error::Damaged {
+            path: path.into(),
+            what,
+        });
     }
     if let Tail::Unreadable { why, .. } = &recovered.tail {
-        return Err(Error::io(path, "read behind the last commit")(io::Error::other(why.clone())));
+        return Err(Error::io(path, "read behind the last commit")(io::Error::other(
+            why.clone(),
+        )));
     }
     Ok(())
 }
@@ -163,7 +213,9 @@ fn refuse_unsafe(path: &Path, head: &Head, size: u64, recovered: &Recovered) -> 
 /// Makes what lies behind the confirmed state part of it, or takes it away. Returns the state to append to, and the number of
 /// the last slot write.
 fn settle_tail(path: &Path, medium: &FileMedium, head: &Head, len: u64, recovered: Recovered) -> Result<(State, u64)> {
-    let Recovered { mut state, slot, tail, .. } = recovered;
+    let Recovered {
+        mut state, slot, tail, ..
+    } = recovered;
     let write = head.newest_slot().map_or(0, |slot| slot.write);
     let confirmed = slot.map_or(state.append, |slot| slot.append);
     let whole_until = state.append;
@@ -171,7 +223,9 @@ fn settle_tail(path: &Path, medium: &FileMedium, head: &Head, len: u64, recovere
         Tail::Clean if slot.is_some() => return Ok((state, write)),
         Tail::Clean | Tail::Whole { .. } => {}
         // An error-free read under the lock showed that the write never finished.
-        Tail::Torn { .. } => medium.set_len(whole_until).map_err(Error::io(path, "cut off an unfinished write of"))?,
+        Tail::Torn { .. } => medium
+            .set_len(whole_until)
+            .map_err(Error::io(path, "cut off an unfinished write of"))?,
         // The damaged bytes stay for whoever can repair them; the next commit goes behind them.
         Tail::Damaged { .. } => {
             state.append = crate::format::align_up(len);
@@ -181,19 +235,26 @@ fn settle_tail(path: &Path, medium: &FileMedium, head: &Head, len: u64, recovere
     }
     if slot.is_none() {
         // Both slots were unreadable: the walk found the last whole commit, and what is behind it may be a torn one.
-        medium.set_len(whole_until).map_err(Error::io(path, "cut off an unfinished write of"))?;
+        medium
+            .set_len(whole_until)
+            .map_err(Error::io(path, "cut off an unfinished write of"))?;
     }
     if whole_until > confirmed {
         rewrite(medium, confirmed, whole_until).map_err(write_error(path))?;
     }
-    medium.sync_data().map_err(|source| Error::DurabilityUnknown { path: path.into(), source })?;
+    medium.sync_data().map_err(|source| Error::DurabilityUnknown {
+        path: path.into(),
+        source,
+    })?;
     let slot = Slot {
         write: write + 1,
         append: state.append,
         footer_end: state.footer_end,
         commit_id: state.footer.commit_id,
     };
-    medium.write_all_at(slot.offset(), &slot.encode()).map_err(write_error(path))?;
+    medium
+        .write_all_at(slot.offset(), &slot.encode())
+        .map_err(write_error(path))?;
     Ok((state, slot.write))
 }
 
@@ -224,6 +285,9 @@ fn check_still_ours(path: &Path, medium: &FileMedium, end: u64) -> Result<()> {
 fn take_back(path: &Path, medium: &dyn Medium, confirmed: u64, source: io::Error) -> Error {
     match medium.set_len(confirmed).and_then(|()| medium.sync_data()) {
         Ok(()) => Error::io(path, "sync")(source),
-        Err(_) => Error::DurabilityUnknown { path: path.into(), source },
+        Err(_) => Error::DurabilityUnknown {
+            path: path.into(),
+            source,
+        },
     }
 }

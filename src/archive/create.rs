@@ -45,7 +45,10 @@ pub fn create(path: &Path, format: Kind, head: &BStr) -> Result<()> {
         new: Some(Target::Symbolic(head.to_owned())),
         rewinds: false,
     };
-    let mut transaction = Transaction { edits: vec![edit], ..Transaction::default() };
+    let mut transaction = Transaction {
+        edits: vec![edit],
+        ..Transaction::default()
+    };
     match try_create(path, format, &mut transaction, &mut LockPolicy::default())? {
         Created::Yes(outcome) => match outcome.results.into_iter().next() {
             Some(EditResult::Rejected(why)) => Err(Error::Invalid(format!("{}: {why}", path.display()))),
@@ -104,10 +107,16 @@ fn try_create(
     let mut random = [0; 16];
     rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
         .map_err(|error| Error::io(path, "make an identity for")(error.into()))?;
-    let ident = Ident { object_format: format, uuid: uuid_from_random(random), generation: 1 };
+    let ident = Ident {
+        object_format: format,
+        uuid: uuid_from_random(random),
+        generation: 1,
+    };
     let temporary = Temporary::new(&parent, path)?;
     let medium = FileMedium::new(temporary.file.try_clone().map_err(Error::io(path, "create"))?);
-    medium.write_all_at(0, &head::encode(&ident)).map_err(write_error(path))?;
+    medium
+        .write_all_at(0, &head::encode(&ident))
+        .map_err(write_error(path))?;
     let addition = Addition {
         // Kept, so that they can go into the winner's archive if another process is faster.
         packs: transaction.packs.iter().map(clone_pack).collect::<Result<_>>()?,
@@ -124,9 +133,16 @@ fn try_create(
     };
     append::write(&medium, path, &mut prepared, on_copy)?;
     let end = prepared.commit.end();
-    let slot = Slot { write: 1, append: end, footer_end: end, commit_id: prepared.commit.footer.commit_id };
+    let slot = Slot {
+        write: 1,
+        append: end,
+        footer_end: end,
+        commit_id: prepared.commit.footer.commit_id,
+    };
     // Nobody can see the file yet, so one sync may cover data and slot alike.
-    medium.write_all_at(slot.offset(), &slot.encode()).map_err(write_error(path))?;
+    medium
+        .write_all_at(slot.offset(), &slot.encode())
+        .map_err(write_error(path))?;
     temporary.file.sync_all().map_err(Error::io(path, "sync"))?;
     match temporary.link(path) {
         Ok(()) => {}
@@ -155,7 +171,12 @@ fn empty_state(ident: Ident) -> State {
         refs: RefsState::default(),
         totals: Totals::default(),
     };
-    State { footer, footer_len: 0, footer_end: HEAD_LEN, append: HEAD_LEN }
+    State {
+        footer,
+        footer_len: 0,
+        footer_end: HEAD_LEN,
+        append: HEAD_LEN,
+    }
 }
 
 /// Returns the directory that a new archive goes into.
@@ -180,7 +201,9 @@ fn unmounted_ancestor(directory: &Path) -> Option<PathBuf> {
     let mounted = fs::read_to_string("/proc/self/mountinfo").ok()?;
     let mounted: Vec<_> = mounted.lines().filter_map(|line| line.split(' ').nth(4)).collect();
     let configured = table.lines().filter(|line| !line.trim_start().starts_with('#'));
-    let mut points = configured.filter_map(|line| line.split_whitespace().nth(1)).filter(|point| *point != "/");
+    let mut points = configured
+        .filter_map(|line| line.split_whitespace().nth(1))
+        .filter(|point| *point != "/");
     let missing = |point: &&str| directory.starts_with(point) && point.starts_with('/') && !mounted.contains(point);
     points.find(missing).map(PathBuf::from)
 }
@@ -196,15 +219,24 @@ impl Temporary {
         let mode = Mode::from_raw_mode(0o666);
         let nameless = rustix::fs::open(parent, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, mode);
         if let Ok(file) = nameless {
-            return Ok(Temporary { file: file.into(), named: None });
+            return Ok(Temporary {
+                file: file.into(),
+                named: None,
+            });
         }
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o666);
         let mut builder = tempfile::Builder::new();
         let prefix = format!(".{name}.");
         let builder = builder.prefix(&prefix).suffix(".tmp").permissions(permissions);
-        let (file, named) = builder.tempfile_in(parent).map_err(Error::io(path, "create"))?.into_parts();
-        Ok(Temporary { file, named: Some(named) })
+        let (file, named) = builder
+            .tempfile_in(parent)
+            .map_err(Error::io(path, "create"))?
+            .into_parts();
+        Ok(Temporary {
+            file,
+            named: Some(named),
+        })
     }
 
     /// Gives the file its name, which must be free.

@@ -105,6 +105,10 @@ pub struct LockPolicy<'a> {
 
 impl Default for LockPolicy<'_> {
     fn default() -> Self {
-        LockPolicy { timeout: Duration::from_secs(60), on_wait: None, on_copy: None }
+        LockPolicy {
+            timeout: Duration::from_secs(60),
+            on_wait: None,
+            on_copy: None,
+        }
     }
 }

@@ -81,7 +81,17 @@ impl Snapshot {
     pub(crate) fn new(path: &Path, medium: Arc<dyn Medium>, recovered: Recovered, file_len: u64) -> Snapshot {
         let Recovered { state, warnings, .. } = recovered;
         let (refs, packs) = (OnceLock::new(), OnceLock::new());
-        Snapshot { inner: Arc::new(Inner { path: path.into(), medium, state, file_len, warnings, refs, packs }) }
+        Snapshot {
+            inner: Arc::new(Inner {
+                path: path.into(),
+                medium,
+                state,
+                file_len,
+                warnings,
+                refs,
+                packs,
+            }),
+        }
     }
 
     pub fn path(&self) -> &Path {
@@ -148,7 +158,9 @@ impl Snapshot {
 
     /// Returns figures for `znippy info`.
     pub fn info(&self) -> Result<Info> {
-        let Inner { path, state, file_len, .. } = &*self.inner;
+        let Inner {
+            path, state, file_len, ..
+        } = &*self.inner;
         let totals = &state.footer.totals;
         let view = self.ref_view()?;
         let head = match view.find("HEAD".into()) {
@@ -179,7 +191,13 @@ impl Snapshot {
 
     /// Returns the references, read on first use.
     pub(crate) fn ref_view(&self) -> Result<&RefView> {
-        let Inner { path, medium, state, refs, .. } = &*self.inner;
+        let Inner {
+            path,
+            medium,
+            state,
+            refs,
+            ..
+        } = &*self.inner;
         if let Some(view) = refs.get() {
             return Ok(view);
         }
@@ -189,7 +207,13 @@ impl Snapshot {
 
     /// Returns the packs and the object index, read on first use.
     pub(crate) fn packs_or_load(&self) -> Result<&Packs> {
-        let Inner { path, medium, state, packs, .. } = &*self.inner;
+        let Inner {
+            path,
+            medium,
+            state,
+            packs,
+            ..
+        } = &*self.inner;
         if let Some(packs) = packs.get() {
             return Ok(packs);
         }
@@ -224,7 +248,10 @@ pub(crate) fn open_file(path: &Path, write: bool) -> Result<File> {
         return Err(Error::IsDirectory { path: path.into() });
     }
     if !metadata.is_file() {
-        return Err(Error::NotAnArchive { path: path.into(), why: "not a regular file".into() });
+        return Err(Error::NotAnArchive {
+            path: path.into(),
+            why: "not a regular file".into(),
+        });
     }
     Ok(file)
 }
@@ -240,7 +267,10 @@ pub(crate) fn is_same_file(file: &File, path: &Path) -> bool {
 
 /// Reads the head of a file of `len` bytes.
 pub(crate) fn read_head(medium: &dyn Medium, path: &Path, len: u64) -> Result<Head> {
-    let not_an_archive = |why: &str| Error::NotAnArchive { path: path.into(), why: why.into() };
+    let not_an_archive = |why: &str| Error::NotAnArchive {
+        path: path.into(),
+        why: why.into(),
+    };
     if len == 0 {
         return Err(not_an_archive("the file is empty"));
     }
@@ -251,8 +281,14 @@ pub(crate) fn read_head(medium: &dyn Medium, path: &Path, len: u64) -> Result<He
             HeadError::NotArrow => not_an_archive("it does not start as one"),
             HeadError::NotZnippy if len < HEAD_LEN => not_an_archive("it ends within the head"),
             HeadError::NotZnippy => not_an_archive("an Arrow file, but not written by znippy"),
-            HeadError::Version(version) => Error::UnsupportedVersion { path: path.into(), version },
-            HeadError::ObjectFormat(format) => Error::UnsupportedObjectFormat { path: path.into(), format },
+            HeadError::Version(version) => Error::UnsupportedVersion {
+                path: path.into(),
+                version,
+            },
+            HeadError::ObjectFormat(format) => Error::UnsupportedObjectFormat {
+                path: path.into(),
+                format,
+            },
         })?;
         attempt += 1;
         if head.newest_slot().is_some() || attempt > SLOT_RETRIES {
@@ -264,9 +300,16 @@ pub(crate) fn read_head(medium: &dyn Medium, path: &Path, len: u64) -> Result<He
 /// Says why nothing of a file can be shown: cut short, or damaged.
 pub(crate) fn describe_loss(path: &Path, head: &Head, size: u64, error: ReadError) -> Error {
     match (head.newest_slot(), &error) {
-        (Some(Slot { footer_end: confirmed, .. }), ReadError::Damaged(_)) if size < confirmed => {
-            Error::Truncated { path: path.into(), size, confirmed }
-        }
+        (
+            Some(Slot {
+                footer_end: confirmed, ..
+            }),
+            ReadError::Damaged(_),
+        ) if size < confirmed => Error::Truncated {
+            path: path.into(),
+            size,
+            confirmed,
+        },
         _ => read_error(path, error),
     }
 }
@@ -275,7 +318,10 @@ pub(crate) fn describe_loss(path: &Path, head: &Head, size: u64, error: ReadErro
 pub(crate) fn read_error(path: &Path, error: ReadError) -> Error {
     match error {
         ReadError::Io(source) => Error::io(path, "read")(source),
-        ReadError::Damaged(what) => Error::Damaged { path: path.into(), what },
+        ReadError::Damaged(what) => Error::Damaged {
+            path: path.into(),
+            what,
+        },
     }
 }
 
@@ -292,7 +338,11 @@ fn read_refs(medium: &dyn Medium, state: &State) -> Result<RefView, ReadError> {
 
 /// Reads one row's references with one read: the footer knows how far they reach.
 fn read_ref_table(medium: &dyn Medium, state: &State, row: &RefsRow) -> Result<RefTable, ReadError> {
-    let block = *state.footer.blocks.get(row.block).ok_or_else(|| "references in a batch that is gone".to_string())?;
+    let block = *state
+        .footer
+        .blocks
+        .get(row.block)
+        .ok_or_else(|| "references in a batch that is gone".to_string())?;
     if row.prefix_len < block.metadata_len || row.prefix_len > block.metadata_len + block.body_len {
         return Err("references reach beyond their batch".to_string().into());
     }

@@ -80,7 +80,11 @@ impl Packs {
                 break;
             }
             if let Some(found) = large.index.find(medium, &large.columns, id)? {
-                best = Some(Location { pack: large.rank, offset: found.offset, crc32: found.crc32 });
+                best = Some(Location {
+                    pack: large.rank,
+                    offset: found.offset,
+                    crc32: found.crc32,
+                });
                 break;
             }
         }
@@ -100,7 +104,9 @@ fn load_index(
     if count < MIN_OBJECTS || batch.geometry.rows != 1 && counts[..row].iter().any(|before| *before > 0) {
         return Ok(None);
     }
-    let Some(range) = batch.index_range(medium, row)? else { return Ok(None) };
+    let Some(range) = batch.index_range(medium, row)? else {
+        return Ok(None);
+    };
     let bytes = read_vec(medium, range.start, (range.end - range.start) as usize)?;
     let index = ObjectIndex::decode(&bytes, count, kind.len_in_bytes())?;
     Ok(Some((index, batch.object_columns().map(|column| column.start))))
@@ -108,8 +114,9 @@ fn load_index(
 
 /// Sorts the entries of several tables into one.
 fn merge(tables: &[(PackRank, Arc<EntryTable>)], kind: Kind) -> SmallEntries {
-    let all =
-        tables.iter().flat_map(|(rank, table)| (0..table.len()).map(move |row| (table.oid(row), *rank, row, table)));
+    let all = tables
+        .iter()
+        .flat_map(|(rank, table)| (0..table.len()).map(move |row| (table.oid(row), *rank, row, table)));
     let mut all: Vec<_> = all.collect();
     all.sort_unstable_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)));
     let mut merged = SmallEntries::default();
@@ -130,7 +137,11 @@ impl SmallEntries {
         while row > 0 && self.table.oid(row - 1) == id {
             row -= 1;
         }
-        Some(Location { pack: self.ranks[row], offset: self.table.offsets[row], crc32: self.table.crc32s[row] })
+        Some(Location {
+            pack: self.ranks[row],
+            offset: self.table.offsets[row],
+            crc32: self.table.crc32s[row],
+        })
     }
 }
 
@@ -155,7 +166,8 @@ impl PackStore for Snapshot {
     }
 
     fn pack_id(&self, pack: PackRank) -> ObjectId {
-        self.span(pack).map_or_else(|| Snapshot::object_format(self).null(), |span| span.id)
+        self.span(pack)
+            .map_or_else(|| Snapshot::object_format(self).null(), |span| span.id)
     }
 
     fn pack_name(&self, pack: PackRank) -> String {
@@ -168,13 +180,20 @@ impl PackStore for Snapshot {
         let end = offset.checked_add(buf.len() as u64);
         let (Some(span), true) = (span, span.zip(end).is_some_and(|(span, end)| end <= span.len)) else {
             let what = format!("an entry of pack {} reaches beyond it", self.pack_id(pack));
-            return Err(Error::Damaged { path: self.path().into(), what });
+            return Err(Error::Damaged {
+                path: self.path().into(),
+                what,
+            });
         };
-        self.medium().read_exact_at(span.at + offset, buf).map_err(Error::io(self.path(), "read"))
+        self.medium()
+            .read_exact_at(span.at + offset, buf)
+            .map_err(Error::io(self.path(), "read"))
     }
 
     fn lookup(&self, id: &oid) -> Result<Option<Location>> {
-        self.packs_or_load()?.find(self.medium(), id).map_err(|error| read_error(self.path(), error))
+        self.packs_or_load()?
+            .find(self.medium(), id)
+            .map_err(|error| read_error(self.path(), error))
     }
 
     fn entries(&self, pack: PackRank) -> Result<Arc<EntryTable>> {
@@ -184,9 +203,14 @@ impl PackStore for Snapshot {
             return Ok(Arc::clone(table));
         }
         let Some((span, batch)) = packs.spans.get(pack as usize).zip(packs.batches.get(pack as usize)) else {
-            return Err(Error::Invalid(format!("{}: there is no pack {pack}", self.path().display())));
+            return Err(Error::Invalid(format!(
+                "{}: there is no pack {pack}",
+                self.path().display()
+            )));
         };
-        let table = batch.entries(self.medium(), span.row).map_err(|error| read_error(self.path(), error))?;
+        let table = batch
+            .entries(self.medium(), span.row)
+            .map_err(|error| read_error(self.path(), error))?;
         Ok(Arc::clone(tables().entry(pack).or_insert(Arc::new(table))))
     }
 }

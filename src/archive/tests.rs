@@ -24,12 +24,25 @@ fn oid(n: u32) -> ObjectId {
 }
 
 fn set(name: &str, n: u32) -> RefEdit {
-    let new = Some(Target::Object { oid: oid(n), peeled: None });
-    RefEdit { name: name.into(), expected: Expected::Any, new, rewinds: false }
+    let new = Some(Target::Object {
+        oid: oid(n),
+        peeled: None,
+    });
+    RefEdit {
+        name: name.into(),
+        expected: Expected::Any,
+        new,
+        rewinds: false,
+    }
 }
 
 fn delete(name: &str) -> RefEdit {
-    RefEdit { name: name.into(), expected: Expected::Present, new: None, rewinds: true }
+    RefEdit {
+        name: name.into(),
+        expected: Expected::Present,
+        new: None,
+        rewinds: true,
+    }
 }
 
 /// A file that is no pack but ends with its own hash, named as the home of the objects `from..to`.
@@ -49,11 +62,20 @@ fn pack(from: u32, to: u32, len: usize) -> NewPack {
         crc32s: (from..to).collect(),
         ..EntryTable::default()
     };
-    NewPack { file, path: "test.pack".into(), id, entries }
+    NewPack {
+        file,
+        path: "test.pack".into(),
+        id,
+        entries,
+    }
 }
 
 fn push(path: &Path, pack: NewPack, edits: Vec<RefEdit>) -> Outcome {
-    let transaction = Transaction { packs: vec![pack], edits, ..Transaction::default() };
+    let transaction = Transaction {
+        packs: vec![pack],
+        edits,
+        ..Transaction::default()
+    };
     commit(path, transaction, LockPolicy::default()).unwrap()
 }
 
@@ -70,7 +92,9 @@ struct Sandbox {
 
 impl Sandbox {
     fn new() -> Sandbox {
-        Sandbox { directory: tempfile::tempdir().unwrap() }
+        Sandbox {
+            directory: tempfile::tempdir().unwrap(),
+        }
     }
     fn path(&self) -> std::path::PathBuf {
         self.directory.path().join("a.znippy")
@@ -92,12 +116,24 @@ fn a_new_archive_is_empty_and_names_its_branch() {
     let sandbox = Sandbox::new();
     let path = sandbox.archive(0);
     let snapshot = Snapshot::open(&path).unwrap();
-    let head = Ref { name: "HEAD".into(), target: Target::Symbolic("refs/heads/main".into()) };
+    let head = Ref {
+        name: "HEAD".into(),
+        target: Target::Symbolic("refs/heads/main".into()),
+    };
     assert_eq!(snapshot.refs().unwrap(), [head]);
-    assert_eq!((snapshot.sequence(), snapshot.generation(), snapshot.packs()), (1, 1, 0));
+    assert_eq!(
+        (snapshot.sequence(), snapshot.generation(), snapshot.packs()),
+        (1, 1, 0)
+    );
     assert!(snapshot.warnings().is_empty());
-    assert!(matches!(create(&path, Kind::Sha1, "refs/heads/x".into()), Err(Error::AlreadyExists { .. })));
-    let names: Vec<_> = fs::read_dir(sandbox.directory.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert!(matches!(
+        create(&path, Kind::Sha1, "refs/heads/x".into()),
+        Err(Error::AlreadyExists { .. })
+    ));
+    let names: Vec<_> = fs::read_dir(sandbox.directory.path())
+        .unwrap()
+        .map(|e| e.unwrap().file_name())
+        .collect();
     assert_eq!(names, ["a.znippy"], "no other file is left");
 }
 
@@ -105,14 +141,22 @@ fn a_new_archive_is_empty_and_names_its_branch() {
 fn pushes_are_found_again_small_and_large() {
     let sandbox = Sandbox::new();
     let path = sandbox.archive(3);
-    push(&path, pack(1000, 11_000, 6 << 20), vec![set("refs/heads/big", 1000), set("refs/tags/t", 10_999)]);
+    push(
+        &path,
+        pack(1000, 11_000, 6 << 20),
+        vec![set("refs/heads/big", 1000), set("refs/tags/t", 10_999)],
+    );
     push(&path, pack(500, 1500, 5000), vec![set("refs/heads/big", 1200)]);
     let snapshot = Snapshot::open(&path).unwrap();
     assert_eq!(snapshot.packs(), 5);
     assert_eq!(value(&snapshot, "refs/heads/big"), Some(oid(1200)));
     assert_eq!(value(&snapshot, "refs/heads/b2"), Some(oid(2)));
     for (n, rank) in [(1, 0), (3, 2), (1000, 3), (1499, 3), (10_999, 3), (500, 4), (999, 4)] {
-        assert_eq!(snapshot.lookup(&oid(n)).unwrap().map(|location| location.pack), Some(rank), "object {n}");
+        assert_eq!(
+            snapshot.lookup(&oid(n)).unwrap().map(|location| location.pack),
+            Some(rank),
+            "object {n}"
+        );
     }
     for n in [0, 4, 499, 11_000] {
         assert_eq!(snapshot.lookup(&oid(n)).unwrap(), None, "object {n}");
@@ -124,7 +168,11 @@ fn pushes_are_found_again_small_and_large() {
     assert_eq!(snapshot.entries(3).unwrap().len(), 10_000);
     let info = snapshot.info().unwrap();
     assert_eq!((info.packs, info.objects, info.refs), (5, 11_003, 5));
-    assert_eq!(info.head.as_deref(), Some("refs/heads/b1"), "the first branch became HEAD");
+    assert_eq!(
+        info.head.as_deref(),
+        Some("refs/heads/b1"),
+        "the first branch became HEAD"
+    );
 }
 
 #[test]
@@ -152,10 +200,21 @@ fn ref_changes_move_from_footer_to_run_to_base() {
         push(&path, pack(next, next + 1, 50), edits);
         next += 1;
         let snapshot = Snapshot::open(&path).unwrap();
-        let refs: Vec<_> = snapshot.refs().unwrap().into_iter().filter(|r| r.name != "HEAD").collect();
+        let refs: Vec<_> = snapshot
+            .refs()
+            .unwrap()
+            .into_iter()
+            .filter(|r| r.name != "HEAD")
+            .collect();
         let expected: Vec<_> = model
             .iter()
-            .map(|(name, n)| Ref { name: name.as_str().into(), target: Target::Object { oid: oid(*n), peeled: None } })
+            .map(|(name, n)| Ref {
+                name: name.as_str().into(),
+                target: Target::Object {
+                    oid: oid(*n),
+                    peeled: None,
+                },
+            })
             .collect();
         assert_eq!(refs, expected, "round {round}");
     }
@@ -166,15 +225,28 @@ fn edits_are_judged_by_gits_rules() {
     let sandbox = Sandbox::new();
     let path = sandbox.archive(2);
     let run = |edits: Vec<RefEdit>, atomic| {
-        let transaction = Transaction { edits, atomic, ..Transaction::default() };
+        let transaction = Transaction {
+            edits,
+            atomic,
+            ..Transaction::default()
+        };
         commit(&path, transaction, LockPolicy::default()).unwrap()
     };
     let size = || fs::metadata(&path).unwrap().len();
     let before = size();
-    let stale = RefEdit { expected: Expected::Oid(oid(9)), ..set("refs/heads/b1", 2) };
+    let stale = RefEdit {
+        expected: Expected::Oid(oid(9)),
+        ..set("refs/heads/b1", 2)
+    };
     for (edit, why) in [
         (stale.clone(), "stale info"),
-        (RefEdit { expected: Expected::Absent, ..set("refs/heads/b1", 2) }, "stale info"),
+        (
+            RefEdit {
+                expected: Expected::Absent,
+                ..set("refs/heads/b1", 2)
+            },
+            "stale info",
+        ),
         (set("refs/heads/b1/c", 1), "name conflicts with refs/heads/b1"),
         (set("refs/heads", 1), "name conflicts with"),
         (set("refs/heads/a..b", 1), "invalid ref name"),
@@ -183,22 +255,45 @@ fn edits_are_judged_by_gits_rules() {
         (set("HEAD", 1), "HEAD must name a branch"),
     ] {
         let outcome = run(vec![edit], false);
-        let EditResult::Rejected(rejection) = &outcome.results[0] else { panic!("{why}: {outcome:?}") };
+        let EditResult::Rejected(rejection) = &outcome.results[0] else {
+            panic!("{why}: {outcome:?}")
+        };
         assert!(rejection.to_string().contains(why), "{rejection} is not about {why}");
         assert!(!outcome.written);
     }
     let outcome = run(vec![set("refs/heads/ok", 1), stale.clone()], true);
     assert_eq!(outcome.results[0], EditResult::Rejected(Rejection::Atomic));
-    assert_eq!(run(vec![set("refs/heads/b1", 1)], false).results, [EditResult::Unchanged]);
+    assert_eq!(
+        run(vec![set("refs/heads/b1", 1)], false).results,
+        [EditResult::Unchanged]
+    );
     assert_eq!(size(), before, "nothing was written by any of these");
     let outcome = run(vec![set("refs/heads/b1/c", 1), delete("refs/heads/b1"), stale], false);
-    assert!(matches!(outcome.results[..2], [EditResult::Applied { .. }, EditResult::Applied { .. }]), "{outcome:?}");
+    assert!(
+        matches!(
+            outcome.results[..2],
+            [EditResult::Applied { .. }, EditResult::Applied { .. }]
+        ),
+        "{outcome:?}"
+    );
     // HEAD named b1, which is gone: no candidate, no main, two branches left.
     assert!(outcome.head_unborn);
-    let symbolic = |to: &str| RefEdit { new: Some(Target::Symbolic(to.into())), ..set("HEAD", 1) };
-    assert!(matches!(run(vec![symbolic("refs/tags/x")], false).results[0], EditResult::Rejected(_)));
-    assert!(matches!(run(vec![symbolic("refs/heads/b2")], false).results[0], EditResult::Applied { .. }));
-    assert_eq!(Snapshot::open(&path).unwrap().resolve_ref("HEAD".into()).unwrap(), Some(oid(2)));
+    let symbolic = |to: &str| RefEdit {
+        new: Some(Target::Symbolic(to.into())),
+        ..set("HEAD", 1)
+    };
+    assert!(matches!(
+        run(vec![symbolic("refs/tags/x")], false).results[0],
+        EditResult::Rejected(_)
+    ));
+    assert!(matches!(
+        run(vec![symbolic("refs/heads/b2")], false).results[0],
+        EditResult::Applied { .. }
+    ));
+    assert_eq!(
+        Snapshot::open(&path).unwrap().resolve_ref("HEAD".into()).unwrap(),
+        Some(oid(2))
+    );
 }
 
 #[test]
@@ -208,7 +303,11 @@ fn a_pack_that_is_not_what_it_says_is_not_stored() {
     let before = fs::read(&path).unwrap();
     let mut bad = pack(50, 51, 1000);
     bad.id = oid(5);
-    let transaction = Transaction { packs: vec![bad], edits: vec![set("refs/heads/x", 50)], ..Transaction::default() };
+    let transaction = Transaction {
+        packs: vec![bad],
+        edits: vec![set("refs/heads/x", 50)],
+        ..Transaction::default()
+    };
     let refused = commit(&path, transaction, LockPolicy::default());
     assert!(matches!(refused, Err(Error::InvalidPack { .. })), "{refused:?}");
     assert_eq!(fs::read(&path).unwrap(), before);
@@ -282,7 +381,11 @@ fn a_damaged_tail_is_kept_and_skipped() {
     assert_eq!(snapshot.warnings().len(), 1, "{:?}", snapshot.warnings());
     push(&path, pack(9, 10, 200), vec![set("refs/heads/nine", 9)]);
     let bytes = fs::read(&path).unwrap();
-    assert_eq!(bytes[before.len()..image.len()], image[before.len()..], "the damaged bytes are kept");
+    assert_eq!(
+        bytes[before.len()..image.len()],
+        image[before.len()..],
+        "the damaged bytes are kept"
+    );
     let snapshot = Snapshot::open(&path).unwrap();
     assert_eq!(value(&snapshot, "refs/heads/nine"), Some(oid(9)));
     assert_eq!(value(&snapshot, "refs/heads/b1"), Some(oid(1)));
@@ -323,9 +426,15 @@ fn a_truncated_archive_shows_an_earlier_state_loudly_and_takes_no_push() {
             Err(Error::Truncated { .. } | Error::NotAnArchive { .. } | Error::Damaged { .. }) => {}
             Err(other) => panic!("cut at {len}: {other}"),
         }
-        let transaction =
-            Transaction { packs: vec![pack(9, 10, 10)], edits: vec![set("refs/heads/x", 9)], ..Transaction::default() };
-        assert!(commit(&path, transaction, LockPolicy::default()).is_err(), "pushed into a file cut at {len}");
+        let transaction = Transaction {
+            packs: vec![pack(9, 10, 10)],
+            edits: vec![set("refs/heads/x", 9)],
+            ..Transaction::default()
+        };
+        assert!(
+            commit(&path, transaction, LockPolicy::default()).is_err(),
+            "pushed into a file cut at {len}"
+        );
         assert_eq!(fs::metadata(&path).unwrap().len(), len as u64);
     }
     assert_eq!(seen.into_iter().collect::<Vec<_>>(), [1, 2, 3]);
@@ -353,7 +462,10 @@ fn every_flipped_byte_is_noticed() {
                 }
             }
         } else {
-            assert!(!snapshot.warnings().is_empty(), "byte {at} silently shows an earlier state");
+            assert!(
+                !snapshot.warnings().is_empty(),
+                "byte {at} silently shows an earlier state"
+            );
         }
     }
 }
@@ -384,9 +496,16 @@ fn two_creators_end_in_one_archive() {
             scope.spawn(move || {
                 let edits = vec![
                     set(&format!("refs/heads/w{n}"), n),
-                    RefEdit { expected: Expected::Absent, ..set("refs/heads/same", n) },
+                    RefEdit {
+                        expected: Expected::Absent,
+                        ..set("refs/heads/same", n)
+                    },
                 ];
-                let transaction = Transaction { packs: vec![pack(n, n + 1, 500)], edits, ..Transaction::default() };
+                let transaction = Transaction {
+                    packs: vec![pack(n, n + 1, 500)],
+                    edits,
+                    ..Transaction::default()
+                };
                 create_with(path, Kind::Sha1, transaction, LockPolicy::default()).unwrap()
             });
         }

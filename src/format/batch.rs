@@ -74,7 +74,9 @@ enum Sections {
 impl Batch {
     /// Reads and checks the metadata of the batch at `block`.
     pub fn load(medium: &dyn Medium, block: BlockRef, kind: Kind) -> Result<Batch, ReadError> {
-        let len = block.metadata_len.max(BATCH_GUESS.min(block.metadata_len + block.body_len));
+        let len = block
+            .metadata_len
+            .max(BATCH_GUESS.min(block.metadata_len + block.body_len));
         let mut metadata = crate::media::read_vec(medium, block.offset, len as usize)?;
         let mut columns = metadata.split_off(block.metadata_len as usize);
         let mut batch = Batch::from_metadata(&metadata, block, kind)?;
@@ -93,7 +95,12 @@ impl Batch {
         if !fits || geometry.body_len != block.body_len {
             return Err(format!("the batch at {} does not fit the footer", block.offset).into());
         }
-        Ok(Batch { block, geometry, kind, columns: None })
+        Ok(Batch {
+            block,
+            geometry,
+            kind,
+            columns: None,
+        })
     }
 
     /// Reads the columns from `txn` to `refs`.
@@ -138,8 +145,13 @@ impl Batch {
         let part_offsets: Vec<_> = part_offsets.map(i64::from_le_bytes).collect();
         let data = self.geometry.pack_data();
         let offset_of = |index: i64| {
-            let part = usize::try_from(index).ok().and_then(|index| part_offsets.get(index)).copied();
-            let at = part.and_then(|at| u64::try_from(at).ok()).filter(|at| *at <= data.end - data.start);
+            let part = usize::try_from(index)
+                .ok()
+                .and_then(|index| part_offsets.get(index))
+                .copied();
+            let at = part
+                .and_then(|at| u64::try_from(at).ok())
+                .filter(|at| *at <= data.end - data.start);
             at.ok_or_else(|| ReadError::from("a pack lies outside its batch".to_string()))
         };
         let mut spans = vec![];
@@ -149,7 +161,12 @@ impl Batch {
             let (start, end) = (offset_of(bounds[0])?, offset_of(bounds[1])?);
             if ids.is_valid(row) && end > start {
                 let at = self.block.body_at() + data.start + start;
-                spans.push(PackSpan { row, at, len: end - start, id: object_id(ids.value(row)) });
+                spans.push(PackSpan {
+                    row,
+                    at,
+                    len: end - start,
+                    id: object_id(ids.value(row)),
+                });
             }
         }
         Ok(spans)
@@ -184,7 +201,11 @@ impl Batch {
 
     /// Checks every byte of the columns against the checksums of the metadata.
     pub fn check_all_sections(&self, medium: &dyn Medium) -> Result<(), ReadError> {
-        self.read_sections(medium, &[Sections::UpToRefs, Sections::Objects, Sections::BehindObjects]).map(drop)
+        self.read_sections(
+            medium,
+            &[Sections::UpToRefs, Sections::Objects, Sections::BehindObjects],
+        )
+        .map(drop)
     }
 
     /// Reads whole sections at their places of the body and checks them; the rest of the result is zeros that cost nothing.
@@ -209,7 +230,11 @@ impl Batch {
             return Ok(());
         }
         let name = ["references", "object index", "commit graph and index"][index];
-        Err(format!("the {name} of the commit at offset {} changed on the disk", self.block.offset).into())
+        Err(format!(
+            "the {name} of the commit at offset {} changed on the disk",
+            self.block.offset
+        )
+        .into())
     }
 
     fn decode(&self, body: Vec<u8>, projection: &[usize]) -> Result<RecordBatch, ReadError> {

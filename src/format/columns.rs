@@ -143,7 +143,10 @@ pub fn encode(mut rows: Vec<Row>, kind: Kind) -> Result<Columns, String> {
         column_ends.push(layout.len);
     }
     layout.push_pack(&rows)?;
-    debug_assert_eq!(layout.ranges.len(), *schema::first_buffers(&schema).last().expect("not empty"));
+    debug_assert_eq!(
+        layout.ranges.len(),
+        *schema::first_buffers(&schema).last().expect("not empty")
+    );
     Ok(Columns {
         rows: rows.len(),
         nodes: layout.nodes,
@@ -178,7 +181,8 @@ impl Layout {
     }
 
     fn push_array(&mut self, data: &ArrayData) {
-        self.nodes.push(FieldNode::new(data.len() as i64, data.null_count() as i64));
+        self.nodes
+            .push(FieldNode::new(data.len() as i64, data.null_count() as i64));
         let validity = data.nulls().filter(|nulls| nulls.null_count() > 0);
         self.push_buffer(validity.map_or_else(|| Buffer::from(&[][..]), |nulls| nulls.buffer().clone()));
         for buffer in data.buffers() {
@@ -205,8 +209,13 @@ impl Layout {
         }
         let valid: NullBuffer = rows.iter().map(|row| row.pack.is_some()).collect::<Vec<_>>().into();
         let parts = part_offsets.len() - 1;
-        self.nodes.push(FieldNode::new(rows.len() as i64, valid.null_count() as i64));
-        self.push_buffer(if valid.null_count() > 0 { valid.buffer().clone() } else { Buffer::from(&[][..]) });
+        self.nodes
+            .push(FieldNode::new(rows.len() as i64, valid.null_count() as i64));
+        self.push_buffer(if valid.null_count() > 0 {
+            valid.buffer().clone()
+        } else {
+            Buffer::from(&[][..])
+        });
         self.push_buffer(Buffer::from_vec(list_offsets));
         self.nodes.push(FieldNode::new(parts as i64, 0));
         self.push_buffer(Buffer::from(&[][..]));
@@ -233,10 +242,16 @@ fn arrays(rows: &mut [Row], kind: Kind) -> Result<Vec<ArrayRef>, String> {
         refs_array(&refs, kind)?,
         objects_array(objects, kind)?,
         commits_array(&commits, kind)?,
-        Arc::new(UInt64Array::from_iter(rows.iter().map(|row| row.covers.map(|(from, _)| from)))),
-        Arc::new(UInt64Array::from_iter(rows.iter().map(|row| row.covers.map(|(_, to)| to)))),
+        Arc::new(UInt64Array::from_iter(
+            rows.iter().map(|row| row.covers.map(|(from, _)| from)),
+        )),
+        Arc::new(UInt64Array::from_iter(
+            rows.iter().map(|row| row.covers.map(|(_, to)| to)),
+        )),
         Arc::new(LargeBinaryArray::from_iter(rows.iter().map(|row| row.index.as_deref()))),
-        Arc::new(UInt64Array::from_iter(packs.clone().map(|pack| pack.map(|pack| pack.len)))),
+        Arc::new(UInt64Array::from_iter(
+            packs.clone().map(|pack| pack.map(|pack| pack.len)),
+        )),
         oid_array(packs.map(|pack| pack.map(|pack| pack.id)), width, true),
     ])
 }
@@ -251,7 +266,12 @@ fn list_of(fields: Fields, lengths: impl Iterator<Item = usize>, children: Vec<A
     }
     let structs = StructArray::new(fields.clone(), children, None);
     let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
-    Ok(Arc::new(ListArray::new(schema::item(DataType::Struct(fields)), offsets, Arc::new(structs), None)))
+    Ok(Arc::new(ListArray::new(
+        schema::item(DataType::Struct(fields)),
+        offsets,
+        Arc::new(structs),
+        None,
+    )))
 }
 
 /// Builds an object id column. `nullable` keeps the validity bitmap away where it must not be.
@@ -273,7 +293,11 @@ fn settings_array(rows: &[Row]) -> Result<ArrayRef, String> {
     let keys = StringArray::from_iter_values(all().map(|(key, _)| key));
     let values = BinaryArray::from_iter_values(all().map(|(_, value)| value));
     let lengths = rows.iter().map(|row| row.settings.len());
-    list_of(schema::setting_fields(), lengths, vec![Arc::new(keys), Arc::new(values)])
+    list_of(
+        schema::setting_fields(),
+        lengths,
+        vec![Arc::new(keys), Arc::new(values)],
+    )
 }
 
 fn refs_array(refs: &[Vec<RefRow>], kind: Kind) -> Result<ArrayRef, String> {
@@ -299,10 +323,24 @@ fn objects_array(tables: Vec<EntryTable>, kind: Kind) -> Result<ArrayRef, String
         Some(resolved) => NullBuffer::from(resolved.collect::<Vec<_>>()),
         None => NullBuffer::new_null(count),
     };
-    let or_zeros = |values: Vec<u64>| if unresolved(values.len()) { vec![0; count] } else { values };
-    let kinds = if unresolved(table.kinds.len()) { vec![0; count] } else { table.kinds };
+    let or_zeros = |values: Vec<u64>| {
+        if unresolved(values.len()) {
+            vec![0; count]
+        } else {
+            values
+        }
+    };
+    let kinds = if unresolved(table.kinds.len()) {
+        vec![0; count]
+    } else {
+        table.kinds
+    };
     let children: Vec<ArrayRef> = vec![
-        Arc::new(FixedSizeBinaryArray::new(kind.len_in_bytes() as i32, Buffer::from_vec(table.oids), None)),
+        Arc::new(FixedSizeBinaryArray::new(
+            kind.len_in_bytes() as i32,
+            Buffer::from_vec(table.oids),
+            None,
+        )),
         Arc::new(UInt8Array::new(kinds.into(), Some(nulls.clone()))),
         Arc::new(UInt64Array::new(or_zeros(table.sizes).into(), Some(nulls))),
         Arc::new(UInt64Array::new(table.offsets.into(), None)),
@@ -314,7 +352,9 @@ fn objects_array(tables: Vec<EntryTable>, kind: Kind) -> Result<ArrayRef, String
 /// Joins tables one after the other (each stays sorted in itself). A single one is moved, not copied.
 fn concat(tables: Vec<EntryTable>) -> EntryTable {
     let mut filled = tables.into_iter().filter(|table| !table.is_empty());
-    let Some(mut all) = filled.next() else { return EntryTable::default() };
+    let Some(mut all) = filled.next() else {
+        return EntryTable::default();
+    };
     for mut next in filled {
         // A table without kinds is unresolved as a whole; beside a resolved one it says so entry by entry.
         if all.kinds.is_empty() != next.kinds.is_empty() {
@@ -340,7 +380,12 @@ fn commits_array(commits: &[Vec<CommitRow>], kind: Kind) -> Result<ArrayRef, Str
     let children: Vec<ArrayRef> = vec![
         oid_array(all().map(|c| Some(c.oid)), width, false),
         oid_array(all().map(|c| Some(c.tree)), width, false),
-        Arc::new(ListArray::new(schema::item(schema::oid_type(kind)), parent_offsets, parent_oids, None)),
+        Arc::new(ListArray::new(
+            schema::item(schema::oid_type(kind)),
+            parent_offsets,
+            parent_oids,
+            None,
+        )),
         Arc::new(BinaryArray::from_iter(all().map(|c| c.author.as_deref()))),
         Arc::new(TimestampSecondArray::from_iter_values(all().map(|c| c.committed_at)).with_timezone("UTC")),
         Arc::new(UInt32Array::from_iter_values(all().map(|c| c.generation))),

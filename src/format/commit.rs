@@ -54,7 +54,11 @@ pub fn encode(columns: Columns, at: u64, previous: CommitId, pack_ids: &[u8], mu
         }
     }
     // Lengths first: the footer's does not depend on the numbers that are still missing.
-    footer.blocks.push(BlockRef { offset: at, metadata_len, body_len: 0 });
+    footer.blocks.push(BlockRef {
+        offset: at,
+        metadata_len,
+        body_len: 0,
+    });
     let footer_len = footer.encode().len() as u64;
     let pack_at = at + metadata_len + columns.pack_at;
     let pack_end = pack_at + columns.ranges.last().map_or(0, |pack| pack.length() as u64);
@@ -62,11 +66,25 @@ pub fn encode(columns: Columns, at: u64, previous: CommitId, pack_ids: &[u8], mu
     let body_len = footer_at + footer_len - at - metadata_len;
     let metadata = geometry::encode(&columns, body_len, previous, &sums);
     let row_checksum = metadata.last_chunk().expect("metadata ends with a digest");
-    footer.commit_id = footer.ident.commit_id(footer.sequence, previous, row_checksum, pack_ids);
+    footer.commit_id = footer
+        .ident
+        .commit_id(footer.sequence, previous, row_checksum, pack_ids);
     footer.blocks[own_block].body_len = body_len;
     let footer_bytes = footer.encode();
-    debug_assert_eq!((metadata.len() as u64, footer_bytes.len() as u64), (metadata_len, footer_len));
-    EncodedCommit { at, metadata, columns: columns.chunks, pack_at, pack_end, footer_at, footer_bytes, footer }
+    debug_assert_eq!(
+        (metadata.len() as u64, footer_bytes.len() as u64),
+        (metadata_len, footer_len)
+    );
+    EncodedCommit {
+        at,
+        metadata,
+        columns: columns.chunks,
+        pack_at,
+        pack_end,
+        footer_at,
+        footer_bytes,
+        footer,
+    }
 }
 
 /// Returns the checksums of the three sections.

@@ -123,7 +123,10 @@ impl Footer {
         let blocks = fbb.create_vector(&blocks);
         let dictionaries = fbb.create_vector::<Block>(&[]);
         let kind = self.ident.object_format;
-        let schema = schema::schema(kind).as_ref().clone().with_metadata(schema::metadata(kind));
+        let schema = schema::schema(kind)
+            .as_ref()
+            .clone()
+            .with_metadata(schema::metadata(kind));
         let schema = IpcSchemaEncoder::new().schema_to_fb_offset(&mut fbb, &schema);
         let mut footer = FooterBuilder::new(&mut fbb);
         footer.add_version(MetadataVersion::V5);
@@ -134,7 +137,10 @@ impl Footer {
         let footer = footer.finish();
         fbb.finish(footer, None);
         let mut bytes = fbb.finished_data().to_vec();
-        bytes.resize((bytes.len() + DIGEST_LEN + TRAILER_LEN).next_multiple_of(8) - DIGEST_LEN - TRAILER_LEN, 0);
+        bytes.resize(
+            (bytes.len() + DIGEST_LEN + TRAILER_LEN).next_multiple_of(8) - DIGEST_LEN - TRAILER_LEN,
+            0,
+        );
         bytes.extend_from_slice(&digest(&[&bytes]));
         bytes.extend_from_slice(&(bytes.len() as i32).to_le_bytes());
         bytes.extend_from_slice(END_MAGIC);
@@ -146,7 +152,9 @@ impl Footer {
     /// # Errors
     /// Says what is wrong: a digest that does not fit, or fields that are not ours.
     pub fn decode(bytes: &[u8]) -> Result<Footer, String> {
-        let (covered, sum) = bytes.split_at_checked(bytes.len().wrapping_sub(DIGEST_LEN)).ok_or("footer too short")?;
+        let (covered, sum) = bytes
+            .split_at_checked(bytes.len().wrapping_sub(DIGEST_LEN))
+            .ok_or("footer too short")?;
         if digest(&[covered]) != sum {
             return Err("footer checksum does not match".into());
         }
@@ -154,13 +162,27 @@ impl Footer {
         let pairs = footer.custom_metadata().ok_or("footer without metadata")?;
         let value = |key: &str| {
             let mut values = pairs.iter().filter(|pair| pair.key() == Some(key));
-            values.next().and_then(|pair| pair.value()).ok_or_else(|| format!("footer lacks {key}"))
+            values
+                .next()
+                .and_then(|pair| pair.value())
+                .ok_or_else(|| format!("footer lacks {key}"))
         };
-        let number = |key: &str| value(key)?.parse::<u64>().map_err(|_| format!("footer: {key} is no number"));
-        let schema = footer.schema().and_then(|schema| schema.custom_metadata()).ok_or("footer without schema")?;
+        let number = |key: &str| {
+            value(key)?
+                .parse::<u64>()
+                .map_err(|_| format!("footer: {key} is no number"))
+        };
+        let schema = footer
+            .schema()
+            .and_then(|schema| schema.custom_metadata())
+            .ok_or("footer without schema")?;
         let format = schema.iter().find(|pair| pair.key() == Some(schema::KEY_OBJECT_FORMAT));
         let format = format.and_then(|pair| pair.value()).and_then(schema::parse_format);
-        let blocks = footer.recordBatches().ok_or("footer without batches")?.iter().map(decode_block);
+        let blocks = footer
+            .recordBatches()
+            .ok_or("footer without batches")?
+            .iter()
+            .map(decode_block);
         Ok(Footer {
             ident: Ident {
                 object_format: format.ok_or("footer: unknown object format")?,
@@ -169,7 +191,9 @@ impl Footer {
             },
             sequence: number(KEY_SEQUENCE)?,
             commit_id: CommitId::from_hex(value(KEY_COMMIT)?.as_bytes()).ok_or("footer: bad commit id")?,
-            blocks: blocks.collect::<Option<_>>().ok_or("footer: a batch has an impossible position")?,
+            blocks: blocks
+                .collect::<Option<_>>()
+                .ok_or("footer: a batch has an impossible position")?,
             refs: decode_refs(value(KEY_REFS)?).ok_or("footer: bad references")?,
             totals: decode_totals(value(KEY_TOTALS)?).ok_or("footer: bad totals")?,
         })
@@ -194,18 +218,31 @@ fn decode_block(block: &Block) -> Option<BlockRef> {
         metadata_len: u64::try_from(block.metaDataLength()).ok()?,
         body_len: u64::try_from(block.bodyLength()).ok()?,
     };
-    let aligned = [block.offset, block.metadata_len, block.body_len].iter().all(|n| n.is_multiple_of(super::ALIGN));
+    let aligned = [block.offset, block.metadata_len, block.body_len]
+        .iter()
+        .all(|n| n.is_multiple_of(super::ALIGN));
     let sane = block.offset >= HEAD_LEN && block.metadata_len <= super::MAX_METADATA_LEN;
-    let ends = block.offset.checked_add(block.metadata_len)?.checked_add(block.body_len)?;
+    let ends = block
+        .offset
+        .checked_add(block.metadata_len)?
+        .checked_add(block.body_len)?;
     (aligned && sane && ends <= i64::MAX as u64).then_some(block)
 }
 
 /// `<base> <run> <rewound> <inline>`: a row is `block:row:prefix_len` or `-`, inline edits are hex.
 fn encode_refs(refs: &RefsState) -> String {
     let row = |row: &Option<RefsRow>| {
-        row.map_or("-".into(), |RefsRow { block, row, prefix_len }| format!("{block}:{row}:{prefix_len}"))
+        row.map_or("-".into(), |RefsRow { block, row, prefix_len }| {
+            format!("{block}:{row}:{prefix_len}")
+        })
     };
-    format!("{} {} {} {}", row(&refs.base), row(&refs.run), u8::from(refs.rewound), encode_hex(&refs.inline))
+    format!(
+        "{} {} {} {}",
+        row(&refs.base),
+        row(&refs.run),
+        u8::from(refs.rewound),
+        encode_hex(&refs.inline)
+    )
 }
 
 fn decode_refs(text: &str) -> Option<RefsState> {
@@ -216,7 +253,11 @@ fn decode_refs(text: &str) -> Option<RefsState> {
         let mut numbers = text.split(':').map(|n| n.parse::<u64>().ok());
         let mut number = || numbers.next().flatten();
         let (block, row, prefix_len) = (number()?, number()?, number()?);
-        Some(Some(RefsRow { block: block.try_into().ok()?, row: row.try_into().ok()?, prefix_len }))
+        Some(Some(RefsRow {
+            block: block.try_into().ok()?,
+            row: row.try_into().ok()?,
+            prefix_len,
+        }))
     };
     let mut fields = text.split(' ');
     let mut field = || fields.next();
@@ -229,7 +270,15 @@ fn decode_refs(text: &str) -> Option<RefsState> {
 }
 
 fn encode_totals(totals: &Totals) -> String {
-    let Totals { last_txn, last_time_us, packs, objects, unresolved, pack_bytes, dead_bytes } = totals;
+    let Totals {
+        last_txn,
+        last_time_us,
+        packs,
+        objects,
+        unresolved,
+        pack_bytes,
+        dead_bytes,
+    } = totals;
     format!("{last_txn} {last_time_us} {packs} {objects} {unresolved} {pack_bytes} {dead_bytes}")
 }
 
@@ -256,17 +305,37 @@ mod tests {
 
     fn footer(blocks: usize) -> Footer {
         Footer {
-            ident: Ident { object_format: Kind::Sha256, uuid: "an-id".into(), generation: 2 },
+            ident: Ident {
+                object_format: Kind::Sha256,
+                uuid: "an-id".into(),
+                generation: 2,
+            },
             sequence: 17,
             commit_id: CommitId([9; 32]),
-            blocks: vec![BlockRef { offset: HEAD_LEN, metadata_len: 2048, body_len: 1 << 40 }; blocks],
+            blocks: vec![
+                BlockRef {
+                    offset: HEAD_LEN,
+                    metadata_len: 2048,
+                    body_len: 1 << 40
+                };
+                blocks
+            ],
             refs: RefsState {
-                base: Some(RefsRow { block: 0, row: 1, prefix_len: 4711 }),
+                base: Some(RefsRow {
+                    block: 0,
+                    row: 1,
+                    prefix_len: 4711,
+                }),
                 run: None,
                 inline: vec![0, 255, 3],
                 rewound: true,
             },
-            totals: Totals { last_txn: 20, last_time_us: -5, dead_bytes: 99, ..Totals::default() },
+            totals: Totals {
+                last_txn: 20,
+                last_time_us: -5,
+                dead_bytes: 99,
+                ..Totals::default()
+            },
         }
     }
 
@@ -285,7 +354,11 @@ mod tests {
     fn length_does_not_depend_on_commit_or_positions() {
         let mut other = footer(3);
         other.commit_id = CommitId([0xff; 32]);
-        other.blocks[1] = BlockRef { offset: 1 << 50, metadata_len: 8, body_len: 0 };
+        other.blocks[1] = BlockRef {
+            offset: 1 << 50,
+            metadata_len: 8,
+            body_len: 0,
+        };
         assert_eq!(other.encode().len(), footer(3).encode().len());
     }
 

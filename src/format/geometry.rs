@@ -105,8 +105,9 @@ impl Geometry {
     /// Says what is wrong. After success all ranges are in order, aligned, without gaps and inside the body, and there are as
     /// many as the schema wants.
     pub fn decode(metadata: &[u8], kind: Kind) -> Result<Geometry, String> {
-        let (covered, sum) =
-            metadata.split_at_checked(metadata.len().wrapping_sub(DIGEST_LEN)).ok_or("message too short")?;
+        let (covered, sum) = metadata
+            .split_at_checked(metadata.len().wrapping_sub(DIGEST_LEN))
+            .ok_or("message too short")?;
         if digest(&[covered]) != sum {
             return Err("message checksum does not match".into());
         }
@@ -119,14 +120,21 @@ impl Geometry {
         let pairs = message.custom_metadata().ok_or("message without metadata")?;
         let value = |key: &str| {
             let mut values = pairs.iter().filter(|pair| pair.key() == Some(key));
-            values.next().and_then(|pair| pair.value()).ok_or_else(|| format!("message lacks {key}"))
+            values
+                .next()
+                .and_then(|pair| pair.value())
+                .ok_or_else(|| format!("message lacks {key}"))
         };
         let number = |n: i64| u64::try_from(n).map_err(|_| "message: negative number");
         let schema = schema::schema(kind);
         let first_buffers = schema::first_buffers(&schema);
         let buffers = batch.buffers().ok_or("message without buffers")?;
         let nodes = batch.nodes().ok_or("message without nodes")?;
-        let wanted_nodes: usize = schema.fields().iter().map(|field| schema::node_count(field.data_type())).sum();
+        let wanted_nodes: usize = schema
+            .fields()
+            .iter()
+            .map(|field| schema::node_count(field.data_type()))
+            .sum();
         if buffers.len() != first_buffers[column::COUNT] || nodes.len() != wanted_nodes {
             return Err("message: columns do not fit the schema".into());
         }
@@ -140,11 +148,16 @@ impl Geometry {
         Ok(Geometry {
             metadata: metadata.to_vec(),
             body_len,
-            rows: number(batch.length())?.try_into().map_err(|_| "message: too many rows")?,
+            rows: number(batch.length())?
+                .try_into()
+                .map_err(|_| "message: too many rows")?,
             previous: CommitId::from_hex(value(KEY_PREVIOUS)?.as_bytes()).ok_or("message: bad previous commit")?,
             sums: decode_sums(value(KEY_SUMS)?).ok_or("message: bad checksums")?,
             row_checksum: sum.try_into().expect("split at the digest's length"),
-            nodes: nodes.iter().map(|node| number(node.length())).collect::<Result<_, _>>()?,
+            nodes: nodes
+                .iter()
+                .map(|node| number(node.length()))
+                .collect::<Result<_, _>>()?,
             ranges,
             first_buffers,
         })
@@ -197,13 +210,20 @@ const OBJECTS_STRUCT_NODE: usize = 5 + 4 + 7 + 1;
 fn checked_range(buffer: &BufferRange, expected_start: u64, body_len: u64) -> Result<Range<u64>, &'static str> {
     let start = u64::try_from(buffer.offset()).map_err(|_| "message: negative offset")?;
     let len = u64::try_from(buffer.length()).map_err(|_| "message: negative length")?;
-    let end = start.checked_add(len).filter(|end| *end <= body_len).ok_or("message: a buffer leaves the body")?;
-    (start == expected_start).then_some(start..end).ok_or("message: buffers are not in order")
+    let end = start
+        .checked_add(len)
+        .filter(|end| *end <= body_len)
+        .ok_or("message: a buffer leaves the body")?;
+    (start == expected_start)
+        .then_some(start..end)
+        .ok_or("message: buffers are not in order")
 }
 
 fn decode_sums(text: &str) -> Option<[SectionSum; 3]> {
-    let sums: Vec<SectionSum> =
-        text.split(' ').map(|sum| decode_hex(sum.as_bytes())?.try_into().ok()).collect::<Option<_>>()?;
+    let sums: Vec<SectionSum> = text
+        .split(' ')
+        .map(|sum| decode_hex(sum.as_bytes())?.try_into().ok())
+        .collect::<Option<_>>()?;
     sums.try_into().ok()
 }
 
@@ -214,8 +234,10 @@ mod tests {
     #[test]
     fn object_count_is_taken_from_the_right_node() {
         let schema = schema::schema(Kind::Sha1);
-        let before: usize =
-            schema.fields()[..column::OBJECTS].iter().map(|field| schema::node_count(field.data_type())).sum();
+        let before: usize = schema.fields()[..column::OBJECTS]
+            .iter()
+            .map(|field| schema::node_count(field.data_type()))
+            .sum();
         assert_eq!(OBJECTS_STRUCT_NODE, before + 1);
     }
 }

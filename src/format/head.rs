@@ -69,10 +69,18 @@ impl Head {
         let ident = decode_ident(field(IDENT_AT, IDENT_LEN))?;
         if ident.is_none() && slots == [None, None] {
             let is_arrow = bytes.starts_with(FILE_MAGIC);
-            return Err(if is_arrow { HeadError::NotZnippy } else { HeadError::NotArrow });
+            return Err(if is_arrow {
+                HeadError::NotZnippy
+            } else {
+                HeadError::NotArrow
+            });
         }
         let tombstone = SLOT_OFFSETS.map(|at| decode_tombstone(field((at + TOMBSTONE_AT) as usize, SLOT_LEN)));
-        Ok(Head { ident, slots, superseded_by: tombstone.into_iter().flatten().max() })
+        Ok(Head {
+            ident,
+            slots,
+            superseded_by: tombstone.into_iter().flatten().max(),
+        })
     }
 }
 
@@ -95,7 +103,10 @@ pub fn encode(ident: &Ident) -> Vec<u8> {
     head.extend_from_slice(&(message_len as u32).to_le_bytes());
     head.extend_from_slice(&message);
     let spare = &head[IDENT_AT..SLOT_OFFSETS[1] as usize + 2 * SLOT_LEN];
-    assert!(spare.iter().all(|b| *b == b' '), "the padding covers the identity line and the slots");
+    assert!(
+        spare.iter().all(|b| *b == b' '),
+        "the padding covers the identity line and the slots"
+    );
     head[IDENT_AT..IDENT_AT + IDENT_LEN].copy_from_slice(&encode_ident(ident));
     head
 }
@@ -103,7 +114,10 @@ pub fn encode(ident: &Ident) -> Vec<u8> {
 fn schema_message(ident: &Ident, padding: usize) -> Vec<u8> {
     let mut metadata = schema::metadata(ident.object_format);
     metadata.insert(KEY_HEAD.into(), " ".repeat(padding));
-    let schema = schema::schema(ident.object_format).as_ref().clone().with_metadata(metadata);
+    let schema = schema::schema(ident.object_format)
+        .as_ref()
+        .clone()
+        .with_metadata(metadata);
     let mut fbb = FlatBufferBuilder::new();
     let schema = IpcSchemaEncoder::new().schema_to_fb_offset(&mut fbb, &schema);
     let mut message = MessageBuilder::new(&mut fbb);
@@ -128,10 +142,18 @@ fn encode_ident(ident: &Ident) -> [u8; IDENT_LEN] {
 }
 
 fn decode_ident(bytes: &[u8]) -> Result<Option<Ident>, HeadError> {
-    let line = bytes.split(|b| *b == b'\n').next().and_then(|line| std::str::from_utf8(line).ok());
+    let line = bytes
+        .split(|b| *b == b'\n')
+        .next()
+        .and_then(|line| std::str::from_utf8(line).ok());
     let Some(line) = line else { return Ok(None) };
-    let Some((covered, sum)) = line.rfind(' ').and_then(|at| line.split_at_checked(at + 1)) else { return Ok(None) };
-    let Some(fields) = covered.strip_prefix(IDENT_PREFIX).filter(|_| sum == sum_of(covered.as_bytes())) else {
+    let Some((covered, sum)) = line.rfind(' ').and_then(|at| line.split_at_checked(at + 1)) else {
+        return Ok(None);
+    };
+    let Some(fields) = covered
+        .strip_prefix(IDENT_PREFIX)
+        .filter(|_| sum == sum_of(covered.as_bytes()))
+    else {
         return Ok(None);
     };
     let mut fields = fields.split(' ');
@@ -144,7 +166,11 @@ fn decode_ident(bytes: &[u8]) -> Result<Option<Ident>, HeadError> {
     let format = field();
     let object_format = schema::parse_format(format).ok_or_else(|| HeadError::ObjectFormat(format.into()))?;
     let uuid = field().to_string();
-    Ok(field().parse().ok().map(|generation| Ident { object_format, uuid, generation }))
+    Ok(field().parse().ok().map(|generation| Ident {
+        object_format,
+        uuid,
+        generation,
+    }))
 }
 
 fn decode_tombstone(bytes: &[u8]) -> Option<u64> {
@@ -166,12 +192,28 @@ mod tests {
     #[test]
     fn survives_a_round_trip() {
         for object_format in [Kind::Sha1, Kind::Sha256] {
-            let ident = Ident { object_format, uuid: super::super::ident::uuid_from_random([7; 16]), generation: 3 };
+            let ident = Ident {
+                object_format,
+                uuid: super::super::ident::uuid_from_random([7; 16]),
+                generation: 3,
+            };
             let mut bytes = encode(&ident);
             assert_eq!(bytes.len() as u64, HEAD_LEN);
             let head = Head::decode(&bytes).unwrap();
-            assert_eq!(head, Head { ident: Some(ident.clone()), slots: [None, None], superseded_by: None });
-            let slot = Slot { write: 2, append: HEAD_LEN, footer_end: HEAD_LEN, commit_id: CommitId([1; 32]) };
+            assert_eq!(
+                head,
+                Head {
+                    ident: Some(ident.clone()),
+                    slots: [None, None],
+                    superseded_by: None
+                }
+            );
+            let slot = Slot {
+                write: 2,
+                append: HEAD_LEN,
+                footer_end: HEAD_LEN,
+                commit_id: CommitId([1; 32]),
+            };
             let at = slot.offset() as usize;
             bytes[at..at + SLOT_LEN].copy_from_slice(&slot.encode());
             assert_eq!(Head::decode(&bytes).unwrap().newest_slot(), Some(slot));
@@ -182,16 +224,29 @@ mod tests {
 
     #[test]
     fn names_versions_and_formats_it_does_not_know() {
-        let ident = Ident { object_format: Kind::Sha1, uuid: "u".into(), generation: 1 };
+        let ident = Ident {
+            object_format: Kind::Sha1,
+            uuid: "u".into(),
+            generation: 1,
+        };
         let with_line = |line: &str| {
             let mut bytes = encode(&ident);
             let line = format!("{line}{}\n", sum_of(line.as_bytes()));
             bytes[IDENT_AT..IDENT_AT + line.len()].copy_from_slice(line.as_bytes());
             Head::decode(&bytes).unwrap_err()
         };
-        assert_eq!(with_line("znippy-archive 2 blake3 whatever "), HeadError::Version("2".into()));
-        assert_eq!(with_line("znippy-archive 1 blake3 u 1 "), HeadError::ObjectFormat("blake3".into()));
+        assert_eq!(
+            with_line("znippy-archive 2 blake3 whatever "),
+            HeadError::Version("2".into())
+        );
+        assert_eq!(
+            with_line("znippy-archive 1 blake3 u 1 "),
+            HeadError::ObjectFormat("blake3".into())
+        );
         assert_eq!(Head::decode(b"PK"), Err(HeadError::NotArrow));
-        assert_eq!(Head::decode(b"ARROW1\0\0 and then something else"), Err(HeadError::NotZnippy));
+        assert_eq!(
+            Head::decode(b"ARROW1\0\0 and then something else"),
+            Err(HeadError::NotZnippy)
+        );
     }
 }

@@ -93,7 +93,10 @@ impl fmt::Debug for CommitId {
 /// Returns `bytes` as lower-case hex.
 pub fn encode_hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    bytes.iter().flat_map(|b| [DIGITS[(b >> 4) as usize] as char, DIGITS[(b & 15) as usize] as char]).collect()
+    bytes
+        .iter()
+        .flat_map(|b| [DIGITS[(b >> 4) as usize] as char, DIGITS[(b & 15) as usize] as char])
+        .collect()
 }
 
 /// Parses lower- or upper-case hex; `None` where it is not hex or of odd length.

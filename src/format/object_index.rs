@@ -45,10 +45,22 @@ pub fn encode(table: &EntryTable) -> Vec<u8> {
         let range = range(block);
         let le = |values: &[u64]| values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<_>>();
         let or_zeros = |values: &[u64]| values.get(range.clone()).map_or_else(|| vec![0; range.len() * 8], le);
-        let kinds = table.kinds.get(range.clone()).map_or_else(|| vec![0; range.len()], <[u8]>::to_vec);
-        let crc32s: Vec<u8> = table.crc32s[range.clone()].iter().flat_map(|v| v.to_le_bytes()).collect();
+        let kinds = table
+            .kinds
+            .get(range.clone())
+            .map_or_else(|| vec![0; range.len()], <[u8]>::to_vec);
+        let crc32s: Vec<u8> = table.crc32s[range.clone()]
+            .iter()
+            .flat_map(|v| v.to_le_bytes())
+            .collect();
         let oids = &table.oids[range.start * table.oid_len..range.end * table.oid_len];
-        for column in [oids, &kinds, &or_zeros(&table.sizes), &or_zeros(&table.offsets), &crc32s] {
+        for column in [
+            oids,
+            &kinds,
+            &or_zeros(&table.sizes),
+            &or_zeros(&table.offsets),
+            &crc32s,
+        ] {
             bytes.extend_from_slice(&crc32fast::hash(column).to_le_bytes());
         }
     }
@@ -79,13 +91,20 @@ impl ObjectIndex {
     /// # Errors
     /// Says what is wrong with the bytes.
     pub fn decode(bytes: &[u8], objects: usize, oid_len: usize) -> Result<ObjectIndex, String> {
-        let (covered, sum) = bytes.split_at_checked(bytes.len().wrapping_sub(DIGEST_LEN)).ok_or("index too short")?;
+        let (covered, sum) = bytes
+            .split_at_checked(bytes.len().wrapping_sub(DIGEST_LEN))
+            .ok_or("index too short")?;
         if section_sum(&[covered]) != sum {
             return Err("the object index's checksum does not match".into());
         }
         let blocks = objects.div_ceil(BLOCK_LEN);
         let expected = HEADER_LEN + blocks * (8 + 4 * COLUMNS);
-        let header = [&MAGIC[..], &(objects as u64).to_le_bytes(), &(BLOCK_LEN as u64).to_le_bytes()].concat();
+        let header = [
+            &MAGIC[..],
+            &(objects as u64).to_le_bytes(),
+            &(BLOCK_LEN as u64).to_le_bytes(),
+        ]
+        .concat();
         if covered.len() != expected || covered[..HEADER_LEN] != header {
             return Err("the object index does not fit its objects".into());
         }
@@ -94,7 +113,12 @@ impl ObjectIndex {
         Ok(ObjectIndex {
             objects,
             oid_len,
-            firsts: firsts.as_chunks::<8>().0.iter().map(|b| u64::from_be_bytes(*b)).collect(),
+            firsts: firsts
+                .as_chunks::<8>()
+                .0
+                .iter()
+                .map(|b| u64::from_be_bytes(*b))
+                .collect(),
             sums: sums.iter().map(|sums| sums.map(u32::from_le_bytes)).collect(),
         })
     }
@@ -107,11 +131,18 @@ impl ObjectIndex {
         let key = u64::from_be_bytes(*id.as_bytes().first_chunk().expect("ids are longer"));
         // Blocks that start with the same 8 bytes are all candidates; with honest hashes there is one.
         let last = self.firsts.partition_point(|first| *first <= key);
-        let mut block = self.firsts[..last].partition_point(|first| *first < key).saturating_sub(1);
+        let mut block = self.firsts[..last]
+            .partition_point(|first| *first < key)
+            .saturating_sub(1);
         while block < last {
             let count = BLOCK_LEN.min(self.objects - block * BLOCK_LEN);
             let oids = self.read(medium, columns, block, 0, self.oid_len, count)?;
-            let table = EntryTable { oids, oid_len: self.oid_len, offsets: vec![0; count], ..EntryTable::default() };
+            let table = EntryTable {
+                oids,
+                oid_len: self.oid_len,
+                offsets: vec![0; count],
+                ..EntryTable::default()
+            };
             if let Some(row) = table.find(id) {
                 let offsets = self.read(medium, columns, block, 3, 8, count)?;
                 let crc32s = self.read(medium, columns, block, 4, 4, count)?;
@@ -152,8 +183,9 @@ mod tests {
     use crate::media::MemMedium;
 
     fn table(count: usize) -> EntryTable {
-        let mut oids: Vec<[u8; 20]> =
-            (0..count).map(|n| *super::super::digest(&[&n.to_le_bytes()]).first_chunk().unwrap()).collect();
+        let mut oids: Vec<[u8; 20]> = (0..count)
+            .map(|n| *super::super::digest(&[&n.to_le_bytes()]).first_chunk().unwrap())
+            .collect();
         oids.sort();
         EntryTable {
             oids: oids.concat(),
@@ -178,9 +210,20 @@ mod tests {
             let medium = MemMedium::new(bytes.clone());
             for row in 0..count {
                 let found = index.find(&medium, &columns, table.oid(row)).unwrap();
-                assert_eq!(found, Some(Found { row, offset: table.offsets[row], crc32: table.crc32s[row] }));
+                assert_eq!(
+                    found,
+                    Some(Found {
+                        row,
+                        offset: table.offsets[row],
+                        crc32: table.crc32s[row]
+                    })
+                );
             }
-            for absent in [ObjectId::Sha1([0; 20]), ObjectId::Sha1([255; 20]), ObjectId::Sha1([0x80; 20])] {
+            for absent in [
+                ObjectId::Sha1([0; 20]),
+                ObjectId::Sha1([255; 20]),
+                ObjectId::Sha1([0x80; 20]),
+            ] {
                 assert_eq!(index.find(&medium, &columns, &absent).unwrap(), None);
             }
             bytes[7] ^= 1;

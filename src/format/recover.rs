@@ -81,11 +81,17 @@ pub enum Check {
 pub fn read_footer(medium: &dyn Medium, end: u64) -> Result<(Footer, u64), ReadError> {
     let guess = FOOTER_GUESS.min(end.saturating_sub(HEAD_LEN));
     let mut bytes = read_vec(medium, end - guess, guess as usize)?;
-    let trailer_at = bytes.len().checked_sub(TRAILER_LEN).ok_or_else(|| "no room for a footer".to_string())?;
+    let trailer_at = bytes
+        .len()
+        .checked_sub(TRAILER_LEN)
+        .ok_or_else(|| "no room for a footer".to_string())?;
     let len = decode_trailer(&bytes[trailer_at..]).ok_or_else(|| format!("no footer ends at offset {end}"))?;
     let total = len + TRAILER_LEN as u64;
     if total > guess {
-        let at = end.checked_sub(total).filter(|at| *at >= HEAD_LEN).ok_or_else(|| "footer too long".to_string())?;
+        let at = end
+            .checked_sub(total)
+            .filter(|at| *at >= HEAD_LEN)
+            .ok_or_else(|| "footer too long".to_string())?;
         bytes = read_vec(medium, at, total as usize)?;
     }
     let body = &bytes[bytes.len() - total as usize..bytes.len() - TRAILER_LEN];
@@ -100,9 +106,16 @@ pub fn read_footer(medium: &dyn Medium, end: u64) -> Result<(Footer, u64), ReadE
 pub fn read_slot_state(medium: &dyn Medium, slot: &Slot) -> Result<State, ReadError> {
     let (footer, footer_len) = read_footer(medium, slot.footer_end)?;
     if footer.commit_id != slot.commit_id {
-        return Err("the footer belongs to another commit than the slot says".to_string().into());
+        return Err("the footer belongs to another commit than the slot says"
+            .to_string()
+            .into());
     }
-    Ok(State { footer, footer_len, footer_end: slot.footer_end, append: slot.append })
+    Ok(State {
+        footer,
+        footer_len,
+        footer_end: slot.footer_end,
+        append: slot.append,
+    })
 }
 
 /// Looks at the commit at `at`, which must follow `previous` (commit id and sequence), in a file of `len` bytes.
@@ -147,8 +160,16 @@ pub fn check_commit(
         Ok(parsed) => parsed,
         Err(why) => return judge(at, at + metadata_len, why),
     };
-    let block = BlockRef { offset: at, metadata_len, body_len: geometry.body_len };
-    if at.checked_add(metadata_len).and_then(|end| end.checked_add(geometry.body_len)).is_none_or(|end| end > len) {
+    let block = BlockRef {
+        offset: at,
+        metadata_len,
+        body_len: geometry.body_len,
+    };
+    if at
+        .checked_add(metadata_len)
+        .and_then(|end| end.checked_add(geometry.body_len))
+        .is_none_or(|end| end > len)
+    {
         return torn("the file ends within a commit");
     }
     let end = block.end();
@@ -158,7 +179,9 @@ pub fn check_commit(
         Err(ReadError::Damaged(why)) => return judge(block.body_at(), end, why),
     };
     if geometry.previous != previous.0 || ident.is_some_and(|ident| *ident != footer.ident) {
-        return Ok(Check::Damaged(format!("the commit at offset {at} belongs to another history of the archive")));
+        return Ok(Check::Damaged(format!(
+            "the commit at offset {at} belongs to another history of the archive"
+        )));
     }
     let batch = match Batch::from_metadata(&metadata, block, footer.ident.object_format) {
         Ok(batch) => batch,
@@ -166,7 +189,12 @@ pub fn check_commit(
         Err(ReadError::Damaged(why)) => return judge(at, end, why),
     };
     match check_content(medium, &batch, &footer, previous, every_byte) {
-        Ok(()) => Ok(Check::Whole(Box::new(State { footer, footer_len, footer_end: end, append: end }))),
+        Ok(()) => Ok(Check::Whole(Box::new(State {
+            footer,
+            footer_len,
+            footer_end: end,
+            append: end,
+        }))),
         Err(ReadError::Io(error)) => Err(error),
         Err(ReadError::Damaged(why)) => judge(at, end, why),
     }
@@ -185,7 +213,9 @@ fn check_content(
     let packs = batch.packs(medium)?;
     let pack_ids: Vec<u8> = packs.iter().flat_map(|pack| pack.id.as_slice()).copied().collect();
     let row_checksum = &batch.geometry.row_checksum;
-    let commit_id = footer.ident.commit_id(footer.sequence, previous.0, row_checksum, &pack_ids);
+    let commit_id = footer
+        .ident
+        .commit_id(footer.sequence, previous.0, row_checksum, &pack_ids);
     if commit_id != footer.commit_id || footer.sequence != previous.1 + 1 {
         return Err(format!("the commit at offset {} does not bear its name", batch.block.offset).into());
     }
@@ -211,7 +241,11 @@ pub fn check_pack_hash(medium: &dyn Medium, at: u64, len: u64, id: &gix_hash::oi
     }
     let trailer = read_vec(medium, at + body, hash_len as usize)?;
     let actual = hasher.try_finalize().map_err(|_| bad())?;
-    if trailer == id.as_bytes() && *actual == *id { Ok(()) } else { Err(bad()) }
+    if trailer == id.as_bytes() && *actual == *id {
+        Ok(())
+    } else {
+        Err(bad())
+    }
 }
 
 /// Returns whether a range holds a whole sector of zeros: the mark of a write that never reached the disk.
@@ -226,7 +260,10 @@ fn has_zero_sector(medium: &dyn Medium, from: u64, to: u64) -> io::Result<bool> 
         let lead = (at.next_multiple_of(SECTOR as u64) - at) as usize;
         let sectors = buf[..part].get(lead..).unwrap_or_default().chunks(SECTOR);
         // A last piece counts too if it is long enough not to be padding.
-        if sectors.filter(|sector| sector.len() >= 64).any(|sector| sector.iter().all(|b| *b == 0)) {
+        if sectors
+            .filter(|sector| sector.len() >= 64)
+            .any(|sector| sector.iter().all(|b| *b == 0))
+        {
             return Ok(true);
         }
         at += part as u64;
@@ -242,7 +279,10 @@ pub fn walk(medium: &dyn Medium, ident: Option<&Ident>, len: u64) -> io::Result<
             Some(state) => ((state.footer.commit_id, state.footer.sequence), state.append),
             None => ((CommitId::NONE, 0), HEAD_LEN),
         };
-        let ident = newest.as_ref().map(|state| state.footer.ident.clone()).or_else(|| ident.cloned());
+        let ident = newest
+            .as_ref()
+            .map(|state| state.footer.ident.clone())
+            .or_else(|| ident.cloned());
         if at >= len {
             return Ok(newest);
         }
@@ -271,7 +311,9 @@ pub fn recover(medium: &dyn Medium, head: &Head, len: u64, judge_tail: bool) -> 
             Ok(state) => Some(state),
             Err(ReadError::Io(error)) => return Err(error.into()),
             Err(ReadError::Damaged(why)) => {
-                warnings.push(format!("the newest footer is damaged ({why}); an earlier state is shown"));
+                warnings.push(format!(
+                    "the newest footer is damaged ({why}); an earlier state is shown"
+                ));
                 None
             }
         },
@@ -286,11 +328,19 @@ pub fn recover(medium: &dyn Medium, head: &Head, len: u64, judge_tail: bool) -> 
         }
     };
     if let Some(confirmed) = truncated {
-        warnings.push(format!("the file is truncated: {len} bytes of {confirmed}; an earlier state is shown"));
+        warnings.push(format!(
+            "the file is truncated: {len} bytes of {confirmed}; an earlier state is shown"
+        ));
     } else if slot.is_none() {
         warnings.push("both slots are unreadable; the state was found by walking the file".into());
     }
-    let mut recovered = Recovered { state, slot: usable_slot, tail: Tail::Clean, truncated, warnings };
+    let mut recovered = Recovered {
+        state,
+        slot: usable_slot,
+        tail: Tail::Clean,
+        truncated,
+        warnings,
+    };
     if judge_tail && truncated.is_none() && usable_slot.is_some() {
         follow_tail(medium, &mut recovered, len);
     }
@@ -304,7 +354,11 @@ fn follow_tail(medium: &dyn Medium, recovered: &mut Recovered, len: u64) {
         let state = &recovered.state;
         let at = state.append;
         if at >= len {
-            recovered.tail = if commits == 0 { Tail::Clean } else { Tail::Whole { commits } };
+            recovered.tail = if commits == 0 {
+                Tail::Clean
+            } else {
+                Tail::Whole { commits }
+            };
             return;
         }
         let previous = (state.footer.commit_id, state.footer.sequence);
@@ -318,7 +372,9 @@ fn follow_tail(medium: &dyn Medium, recovered: &mut Recovered, len: u64) {
                 return;
             }
             Ok(Check::Damaged(why)) => {
-                recovered.warnings.push(format!("bytes behind the last good commit are damaged ({why})"));
+                recovered
+                    .warnings
+                    .push(format!("bytes behind the last good commit are damaged ({why})"));
                 recovered.tail = Tail::Damaged { commits, at, why };
                 return;
             }

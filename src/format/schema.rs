@@ -66,7 +66,11 @@ pub fn item(data_type: DataType) -> Arc<Field> {
 
 /// Returns the fields of one setting.
 pub fn setting_fields() -> Fields {
-    vec![Field::new("key", DataType::Utf8, false), Field::new("value", DataType::Binary, false)].into()
+    vec![
+        Field::new("key", DataType::Utf8, false),
+        Field::new("value", DataType::Binary, false),
+    ]
+    .into()
 }
 
 /// Returns the fields of one reference edit.
@@ -131,9 +135,12 @@ pub fn schema(kind: Kind) -> SchemaRef {
 /// Returns the metadata of the schema, the same in every archive of an object format: readers that open a folder of
 /// archives refuse values that differ.
 pub fn metadata(kind: Kind) -> HashMap<String, String> {
-    [(KEY_VERSION, VERSION.to_string()), (KEY_OBJECT_FORMAT, format_name(kind).to_string())]
-        .map(|(key, value)| (key.to_string(), value))
-        .into()
+    [
+        (KEY_VERSION, VERSION.to_string()),
+        (KEY_OBJECT_FORMAT, format_name(kind).to_string()),
+    ]
+    .map(|(key, value)| (key.to_string(), value))
+    .into()
 }
 
 /// Returns the number of IPC buffers that values of a type take, children included.

@@ -46,8 +46,10 @@ impl Slot {
 
     /// Returns the slot's text, padded with spaces to [`SLOT_LEN`].
     pub fn encode(&self) -> [u8; SLOT_LEN] {
-        let line =
-            format!("{PREFIX}{:020} {:020} {:020} {} ", self.write, self.append, self.footer_end, self.commit_id);
+        let line = format!(
+            "{PREFIX}{:020} {:020} {:020} {} ",
+            self.write, self.append, self.footer_end, self.commit_id
+        );
         let line = format!("{line}{}\n", sum_of(line.as_bytes()));
         let mut bytes = [b' '; SLOT_LEN];
         bytes[..line.len()].copy_from_slice(line.as_bytes());
@@ -56,7 +58,10 @@ impl Slot {
 
     /// Parses a slot; `None` where it was never written or is damaged.
     pub fn decode(bytes: &[u8]) -> Option<Slot> {
-        let line = bytes.split(|b| *b == b'\n').next().filter(|line| line.len() < bytes.len())?;
+        let line = bytes
+            .split(|b| *b == b'\n')
+            .next()
+            .filter(|line| line.len() < bytes.len())?;
         let line = std::str::from_utf8(line).ok()?;
         let (covered, sum) = line.split_at_checked(line.rfind(' ')? + 1)?;
         if sum != sum_of(covered.as_bytes()) {
@@ -66,7 +71,12 @@ impl Slot {
         let mut number = || fields.next()?.parse::<u64>().ok();
         let (write, append, footer_end) = (number()?, number()?, number()?);
         let commit_id = CommitId::from_hex(fields.next()?.as_bytes())?;
-        (footer_end <= append).then_some(Slot { write, append, footer_end, commit_id })
+        (footer_end <= append).then_some(Slot {
+            write,
+            append,
+            footer_end,
+            commit_id,
+        })
     }
 }
 
@@ -80,7 +90,12 @@ mod tests {
 
     #[test]
     fn survives_a_round_trip_and_no_flipped_bit() {
-        let slot = Slot { write: 7, append: u64::MAX, footer_end: 12345, commit_id: CommitId([0xa5; 32]) };
+        let slot = Slot {
+            write: 7,
+            append: u64::MAX,
+            footer_end: 12345,
+            commit_id: CommitId([0xa5; 32]),
+        };
         let bytes = slot.encode();
         assert_eq!(Slot::decode(&bytes), Some(slot));
         assert_eq!(slot.offset(), 8192);

@@ -86,7 +86,11 @@ pub fn lock_with_timeout<'a>(
             return Err(io::ErrorKind::TimedOut.into());
         }
         if now - told_at >= Duration::from_secs(1) {
-            let grown = if told_len == 0 { 0 } else { len_now.saturating_sub(told_len) };
+            let grown = if told_len == 0 {
+                0
+            } else {
+                len_now.saturating_sub(told_len)
+            };
             on_wait(now - started, grown * 1000 / (now - told_at).as_millis().max(1) as u64);
             (told_at, told_len) = (now, len_now);
         }

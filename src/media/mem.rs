@@ -13,7 +13,9 @@ pub struct MemMedium {
 impl MemMedium {
     /// Makes a medium that holds `bytes`.
     pub fn new(bytes: Vec<u8>) -> Self {
-        MemMedium { bytes: RwLock::new(bytes) }
+        MemMedium {
+            bytes: RwLock::new(bytes),
+        }
     }
     /// Returns a copy of all bytes.
     pub fn to_vec(&self) -> Vec<u8> {
@@ -69,7 +71,13 @@ mod tests {
         let mut buf = [0; 2];
         medium.read_exact_at(1, &mut buf).unwrap();
         assert_eq!(&buf, b"bc");
-        assert_eq!(medium.read_exact_at(2, &mut buf).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
-        assert_eq!(medium.read_exact_at(u64::MAX, &mut buf).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        assert_eq!(
+            medium.read_exact_at(2, &mut buf).unwrap_err().kind(),
+            io::ErrorKind::UnexpectedEof
+        );
+        assert_eq!(
+            medium.read_exact_at(u64::MAX, &mut buf).unwrap_err().kind(),
+            io::ErrorKind::UnexpectedEof
+        );
     }
 }

@@ -77,7 +77,9 @@ fn one(
         return rejected(Rejection::InvalidName(why));
     }
     if applied.changes.contains_key(edit_name) {
-        return rejected(Rejection::InvalidName(format!("'{edit_name}' occurs twice in one transaction")));
+        return rejected(Rejection::InvalidName(format!(
+            "'{edit_name}' occurs twice in one transaction"
+        )));
     }
     let old = view.find(edit_name);
     if let Some(rejection) = compare(&edit.expected, old.as_ref()) {
@@ -87,12 +89,18 @@ fn one(
         return Ok(EditResult::Unchanged);
     }
     if let Some(new) = &edit.new {
-        if let Some(conflict) = old.is_none().then(|| conflict(view, &applied.changes, edit_name)).flatten() {
+        if let Some(conflict) = old
+            .is_none()
+            .then(|| conflict(view, &applied.changes, edit_name))
+            .flatten()
+        {
             return rejected(Rejection::Conflict(conflict));
         }
         match new {
             Target::Object { oid, .. } if edit_name == "HEAD" => {
-                return rejected(Rejection::WrongTarget(format!("HEAD must name a branch, not object {oid}")));
+                return rejected(Rejection::WrongTarget(format!(
+                    "HEAD must name a branch, not object {oid}"
+                )));
             }
             Target::Object { oid, .. } if !exists(oid)? => return rejected(Rejection::MissingObject(*oid)),
             Target::Object { .. } => {}
@@ -119,14 +127,19 @@ fn compare(expected: &Expected, found: Option<&Target>) -> Option<Rejection> {
         (Expected::Any, _) => (true, String::new()),
         (Expected::Absent, found) => (found.is_none(), describe(None)),
         (Expected::Present, found) => (found.is_some(), "any value".into()),
-        (Expected::Oid(wanted), found) => {
-            (matches!(found, Some(Target::Object { oid, .. }) if oid == wanted), wanted.to_string())
-        }
-        (Expected::Symbolic(wanted), found) => {
-            (matches!(found, Some(Target::Symbolic(name)) if name == wanted), format!("ref: {wanted}"))
-        }
+        (Expected::Oid(wanted), found) => (
+            matches!(found, Some(Target::Object { oid, .. }) if oid == wanted),
+            wanted.to_string(),
+        ),
+        (Expected::Symbolic(wanted), found) => (
+            matches!(found, Some(Target::Symbolic(name)) if name == wanted),
+            format!("ref: {wanted}"),
+        ),
     };
-    (!fits).then(|| Rejection::Stale { expected: wanted, found: describe(found) })
+    (!fits).then(|| Rejection::Stale {
+        expected: wanted,
+        found: describe(found),
+    })
 }
 
 /// Two values are the same where the object or the name is; what a tag peels to follows from the object.
@@ -149,9 +162,12 @@ fn conflict(view: &RefView, changes: &Changes, name: &BStr) -> Option<BString> {
     let above = name::parents(name).find(|parent| after(view, changes, parent).is_some());
     let below = || {
         let prefix = [name.as_bytes(), b"/"].concat();
-        let new = changes.range(BString::from(prefix.clone())..).take_while(|(n, _)| n.starts_with(&prefix));
+        let new = changes
+            .range(BString::from(prefix.clone())..)
+            .take_while(|(n, _)| n.starts_with(&prefix));
         let mut new = new.filter(|(_, target)| target.is_some()).map(|(n, _)| n.clone());
-        new.next().or_else(|| view.child_of(name, |child| changes.contains_key(child)))
+        new.next()
+            .or_else(|| view.child_of(name, |child| changes.contains_key(child)))
     };
     above.map(ToOwned::to_owned).or_else(below)
 }
@@ -171,7 +187,9 @@ fn check_symref(view: &RefView, changes: &Changes, name: &BStr, target: &BStr) -
             _ => return Ok(()),
         }
     }
-    Err(format!("'{target}' is symbolic too, more than {MAX_SYMREF_DEPTH} levels deep"))
+    Err(format!(
+        "'{target}' is symbolic too, more than {MAX_SYMREF_DEPTH} levels deep"
+    ))
 }
 
 /// Lets HEAD name a branch that exists, where the transaction took its branch away or brings the first branches.
@@ -196,16 +214,26 @@ fn move_head(view: &RefView, candidates: &[BString], applied: &mut Applied) {
     }
     let defaults = ["refs/heads/main", "refs/heads/master"].map(BString::from);
     let branch = |name: &&BString| is_branch(name.as_ref());
-    let wanted = candidates.iter().chain(old.iter().filter(|_| !deleted)).chain(&defaults);
+    let wanted = candidates
+        .iter()
+        .chain(old.iter().filter(|_| !deleted))
+        .chain(&defaults);
     let mut existing = wanted.filter(branch).filter(|name| exists(name.as_ref())).cloned();
     let only = || {
-        let new = changes.iter().filter(|(_, target)| target.is_some()).map(|(name, _)| name.clone());
+        let new = changes
+            .iter()
+            .filter(|(_, target)| target.is_some())
+            .map(|(name, _)| name.clone());
         let kept = view.all().into_keys().filter(|name| !changes.contains_key(name));
         RefView::only_branch(new.chain(kept))
     };
     let target = match existing.next().or_else(only) {
         Some(target) => target,
-        None if old.is_none() => candidates.iter().find(branch).cloned().unwrap_or_else(|| defaults[0].clone()),
+        None if old.is_none() => candidates
+            .iter()
+            .find(branch)
+            .cloned()
+            .unwrap_or_else(|| defaults[0].clone()),
         None => {
             applied.head_unborn = deleted;
             return;

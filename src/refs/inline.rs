@@ -65,8 +65,14 @@ pub fn decode(mut bytes: &[u8], kind: Kind) -> Option<Changes> {
         let key = name(&mut bytes)?;
         let target = match take(&mut bytes, 1)?[0] {
             0 => None,
-            1 => Some(Target::Object { oid: oid(&mut bytes)?, peeled: None }),
-            2 => Some(Target::Object { oid: oid(&mut bytes)?, peeled: Some(oid(&mut bytes)?) }),
+            1 => Some(Target::Object {
+                oid: oid(&mut bytes)?,
+                peeled: None,
+            }),
+            2 => Some(Target::Object {
+                oid: oid(&mut bytes)?,
+                peeled: Some(oid(&mut bytes)?),
+            }),
             3 => Some(Target::Symbolic(name(&mut bytes)?)),
             _ => return None,
         };
@@ -85,8 +91,20 @@ mod tests {
         let changes = Changes::from([
             ("HEAD".into(), Some(Target::Symbolic("refs/heads/x".into()))),
             ("refs/heads/gone".into(), None),
-            ("refs/heads/x".into(), Some(Target::Object { oid: oid(1), peeled: None })),
-            (BString::from(b"refs/tags/\xff".to_vec()), Some(Target::Object { oid: oid(2), peeled: Some(oid(3)) })),
+            (
+                "refs/heads/x".into(),
+                Some(Target::Object {
+                    oid: oid(1),
+                    peeled: None,
+                }),
+            ),
+            (
+                BString::from(b"refs/tags/\xff".to_vec()),
+                Some(Target::Object {
+                    oid: oid(2),
+                    peeled: Some(oid(3)),
+                }),
+            ),
         ]);
         let bytes = encode(&changes).unwrap();
         assert_eq!(decode(&bytes, Kind::Sha1), Some(changes.clone()));

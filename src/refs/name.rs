@@ -13,7 +13,9 @@ pub fn validate(name: &BStr) -> Result<(), String> {
     if !name.starts_with(b"refs/") {
         return Err(format!("'{name}' does not start with refs/"));
     }
-    gix_validate::reference::name(name).map(drop).map_err(|error| format!("'{name}': {error}"))
+    gix_validate::reference::name(name)
+        .map(drop)
+        .map_err(|error| format!("'{name}': {error}"))
 }
 
 /// Returns all proper prefixes of `name` that end before a slash: names that cannot exist beside it.

@@ -23,9 +23,13 @@ impl RefTable {
         if row >= lists.len() {
             return Err(format!("there is no row {row}"));
         }
-        let table = RefTable { rows: lists.value(row).as_struct().clone() };
+        let table = RefTable {
+            rows: lists.value(row).as_struct().clone(),
+        };
         let sorted = (1..table.len()).all(|index| table.name(index - 1) < table.name(index));
-        sorted.then_some(table).ok_or_else(|| "references are not sorted".into())
+        sorted
+            .then_some(table)
+            .ok_or_else(|| "references are not sorted".into())
     }
 
     /// Returns the number of references, deletions included.
@@ -57,7 +61,10 @@ impl RefTable {
         if symrefs.is_valid(index) {
             return Some(Target::Symbolic(symrefs.value(index).into()));
         }
-        oid(2).map(|new| Target::Object { oid: new, peeled: oid(4) })
+        oid(2).map(|new| Target::Object {
+            oid: new,
+            peeled: oid(4),
+        })
     }
 
     /// Returns the index of the first name that is not before `name`.
@@ -65,7 +72,11 @@ impl RefTable {
         let (mut low, mut high) = (0, self.len());
         while low < high {
             let middle = low + (high - low) / 2;
-            if self.name(middle) < name { low = middle + 1 } else { high = middle }
+            if self.name(middle) < name {
+                low = middle + 1
+            } else {
+                high = middle
+            }
         }
         low
     }
@@ -101,12 +112,20 @@ impl RefView {
         let mut candidates: Vec<Cow<'_, BStr>> = vec![];
         for table in [&self.base, &self.run].into_iter().flatten() {
             let start = table.lower_bound(prefix.as_ref());
-            let below = (start..table.len()).map(|index| table.name(index)).take_while(|n| n.starts_with(&prefix));
+            let below = (start..table.len())
+                .map(|index| table.name(index))
+                .take_while(|n| n.starts_with(&prefix));
             candidates.extend(below.map(Cow::Borrowed));
         }
         let below = self.inline.range(prefix.clone()..).map(|(name, _)| name);
-        candidates.extend(below.take_while(|n| n.starts_with(&prefix)).map(|n| Cow::Borrowed(n.as_ref())));
-        let mut live = candidates.into_iter().filter(|name| !skip(name) && self.find(name).is_some());
+        candidates.extend(
+            below
+                .take_while(|n| n.starts_with(&prefix))
+                .map(|n| Cow::Borrowed(n.as_ref())),
+        );
+        let mut live = candidates
+            .into_iter()
+            .filter(|name| !skip(name) && self.find(name).is_some());
         live.next().map(Cow::into_owned)
     }
 
@@ -150,7 +169,13 @@ pub fn ref_row(name: BString, old: Option<&Target>, new: Option<&Target>) -> Ref
         Some(Target::Object { peeled, .. }) => (None, *peeled),
         None => (None, None),
     };
-    RefRow { name, old_oid: oid(old), new_oid: oid(new), symref, peeled_oid }
+    RefRow {
+        name,
+        old_oid: oid(old),
+        new_oid: oid(new),
+        symref,
+        peeled_oid,
+    }
 }
 
 impl From<(BString, Target)> for Ref {
