@@ -39,6 +39,7 @@
 pub mod archive;
 pub mod error;
 pub mod format;
+pub mod locate;
 pub mod media;
 pub mod pack;
 pub mod refs;

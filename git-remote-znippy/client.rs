@@ -1,0 +1,201 @@
+//! The repository git runs the helper for: where its parts are, and what it has.
+//!
+//! The layout is that of gitrepository-layout(5): `$GIT_DIR` is the repository or a linked worktree's own part of it,
+//! and `commondir` in it leads to the shared part. No process is needed to know that.
+
+use std::{
+    ffi::OsString,
+    io,
+    os::unix::ffi::{OsStrExt, OsStringExt},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, Result, anyhow, bail};
+use bstr::{BString, ByteSlice};
+use gix_hash::{Kind, ObjectId};
+
+use crate::{config::Config, quote};
+
+/// The client's repository. All paths are absolute: git deletes files we name from another directory.
+#[derive(Debug)]
+pub struct Client {
+    /// The part that all worktrees share.
+    pub common: PathBuf,
+    /// Where objects are, `GIT_OBJECT_DIRECTORY` included.
+    pub objects: PathBuf,
+    /// This worktree's own part.
+    git_dir: PathBuf,
+}
+
+impl Client {
+    /// Finds the repository from the environment git sets.
+    ///
+    /// # Errors
+    /// Fails outside of a repository.
+    pub fn from_environment() -> Result<Client> {
+        let cwd = std::env::current_dir().context("cannot tell the current directory")?;
+        let git_dir =
+            std::env::var_os("GIT_DIR").ok_or_else(|| anyhow!("not in a git repository (GIT_DIR is not set)"))?;
+        let git_dir = tidy(cwd.join(git_dir));
+        let common = match std::env::var_os("GIT_COMMON_DIR") {
+            Some(common) => cwd.join(common),
+            None => common_dir(&git_dir)?,
+        };
+        let objects = match std::env::var_os("GIT_OBJECT_DIRECTORY") {
+            Some(objects) if !objects.is_empty() => cwd.join(objects),
+            _ => common.join("objects"),
+        };
+        Ok(Client {
+            common: tidy(common),
+            objects: tidy(objects),
+            git_dir,
+        })
+    }
+
+    /// Returns git's hash function here.
+    pub fn object_format(config: &Config) -> Result<Kind> {
+        match config.get("extensions.objectformat").map(|name| name.as_bytes()) {
+            None | Some(b"sha1") => Ok(Kind::Sha1),
+            Some(b"sha256") => Ok(Kind::Sha256),
+            Some(other) => bail!("the repository's object format '{}' is not supported", other.as_bstr()),
+        }
+    }
+
+    /// Returns whether history or objects may be missing here, so that a pack may come out with holes.
+    pub fn may_have_holes(&self, config: &Config) -> bool {
+        let filled = |path: PathBuf| std::fs::metadata(path).is_ok_and(|meta| meta.len() > 0);
+        self.is_shallow() || config.is_partial_clone() || filled(self.common.join("info/grafts"))
+    }
+
+    /// Returns whether this is a shallow clone.
+    pub fn is_shallow(&self) -> bool {
+        let path = std::env::var_os("GIT_SHALLOW_FILE").map_or_else(|| self.common.join("shallow"), PathBuf::from);
+        std::fs::metadata(path).is_ok_and(|meta| meta.len() > 0)
+    }
+
+    /// Returns the branch that is checked out, full name; `None` where HEAD is detached or cannot be read.
+    pub fn current_branch(&self) -> Option<BString> {
+        if let Ok(head) = std::fs::read(self.git_dir.join("HEAD")) {
+            if let Some(name) = head.strip_prefix(b"ref: ") {
+                let name = name.trim();
+                // `refs/heads/.invalid` stands in HEAD where the references live in another format's files.
+                if name != b"refs/heads/.invalid" {
+                    return Some(name.into());
+                }
+            } else if ObjectId::from_hex(head.trim()).is_ok() {
+                return None;
+            }
+        }
+        let output = git().args(["symbolic-ref", "-q", "HEAD"]).output().ok()?;
+        output.status.success().then(|| output.stdout.trim().into())
+    }
+
+    /// Returns the value of `GIT_ALTERNATE_OBJECT_DIRECTORIES` for a git that writes objects elsewhere and reads ours.
+    pub fn as_alternate(&self) -> OsString {
+        let mut list = quote::list_entry(self.objects.as_os_str().as_bytes());
+        if let Some(more) = std::env::var_os("GIT_ALTERNATE_OBJECT_DIRECTORIES").filter(|list| !list.is_empty()) {
+            list.push(b':');
+            list.extend_from_slice(more.as_bytes());
+        }
+        OsString::from_vec(list.into())
+    }
+
+    /// Returns the values of all references here and in the repositories that objects are borrowed from: all of them
+    /// have their history complete, so a fetch need not bring what they reach.
+    pub fn tips(&self) -> Result<Vec<ObjectId>> {
+        let mut tips = Vec::new();
+        let mut listing = git();
+        listing.args(["for-each-ref", "--format=%(objectname)"]);
+        read_tips(listing, &mut tips)?;
+        for store in self.alternates() {
+            // Refs of a borrowed store only help; one that is not a repository has none.
+            let Some(repository) = store.parent().filter(|path| path.join("refs").is_dir()) else {
+                continue;
+            };
+            let mut listing = git();
+            for name in [
+                "GIT_COMMON_DIR",
+                "GIT_OBJECT_DIRECTORY",
+                "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+                "GIT_WORK_TREE",
+            ] {
+                listing.env_remove(name);
+            }
+            listing
+                .env("GIT_DIR", repository)
+                .args(["for-each-ref", "--format=%(objectname)"])
+                .stderr(Stdio::null());
+            let _ = read_tips(listing, &mut tips);
+        }
+        tips.sort_unstable();
+        tips.dedup();
+        Ok(tips)
+    }
+
+    /// Returns the object directories that `info/alternates` names, directly.
+    fn alternates(&self) -> Vec<PathBuf> {
+        let Ok(list) = std::fs::read(self.objects.join("info/alternates")) else {
+            return Vec::new();
+        };
+        list.lines()
+            .filter(|line| !line.is_empty() && !line.starts_with(b"#"))
+            .filter_map(quote::unquote)
+            .map(|line| self.objects.join(OsString::from_vec(line.into())))
+            .filter_map(|path| path.canonicalize().ok())
+            .collect()
+    }
+}
+
+fn read_tips(mut listing: Command, tips: &mut Vec<ObjectId>) -> Result<()> {
+    let output = listing
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot run git for-each-ref")?;
+    if !output.status.success() {
+        bail!("git for-each-ref failed ({})", output.status);
+    }
+    tips.extend(output.stdout.lines().filter_map(|line| ObjectId::from_hex(line).ok()));
+    Ok(())
+}
+
+/// Returns a git command that sees objects as they are: no replacements, no grafts, no download of missing ones.
+pub fn git() -> Command {
+    let mut command = Command::new("git");
+    command
+        .env("GIT_NO_REPLACE_OBJECTS", "1")
+        .env("GIT_GRAFT_FILE", "/dev/null")
+        .env("GIT_NO_LAZY_FETCH", "1");
+    command
+}
+
+/// Follows `commondir`, which only a linked worktree has.
+fn common_dir(git_dir: &Path) -> Result<PathBuf> {
+    let file = git_dir.join("commondir");
+    match std::fs::read(&file) {
+        Ok(text) => Ok(git_dir.join(OsString::from_vec(text.trim_end().to_vec()))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(git_dir.to_owned()),
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", file.display())),
+    }
+}
+
+/// Drops `.` from a path, so that a repository at `.` reads well in messages.
+fn tidy(path: PathBuf) -> PathBuf {
+    path.components().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_linked_worktree_leads_to_the_shared_part() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let linked = dir.path().join("worktrees/w");
+        std::fs::create_dir_all(&linked).expect("mkdir");
+        std::fs::write(linked.join("commondir"), "../..\n").expect("write");
+        assert_eq!(common_dir(&linked).expect("reads"), linked.join("../.."));
+        assert_eq!(common_dir(dir.path()).expect("reads"), dir.path());
+    }
+}

@@ -1,0 +1,211 @@
+//! A batch of `fetch` lines: decide what to send, write it into the client's store.
+
+use std::{collections::HashSet, path::PathBuf};
+
+use anyhow::{Context, Result, bail};
+use bstr::{BStr, BString, ByteSlice};
+use gix_hash::ObjectId;
+use znippy::{
+    archive::Snapshot,
+    pack::{
+        EntryTable, PackStore,
+        emit::{copy_verbatim, emit},
+        object::ObjectReader,
+        select::{SelectOptions, select},
+        selection::Selection,
+    },
+    refs::{Ref, Target},
+};
+
+use crate::{
+    cleanup::Guard,
+    client::Client,
+    config::Config,
+    guard,
+    install::{Indexing, Staged, Sync, strictness},
+    options::Options,
+    remote::Remote,
+    ui::{self, Progress},
+};
+
+/// A fetch under way: what it works with.
+pub struct Fetch<'a> {
+    pub remote: &'a Remote,
+    pub options: &'a Options,
+    pub config: &'a Config,
+    pub client: &'a Client,
+    pub snapshot: &'a Snapshot,
+}
+
+/// What to send.
+enum Plan {
+    Nothing,
+    /// The only pack, as it is.
+    Verbatim,
+    Objects(Selection),
+}
+
+impl Fetch<'_> {
+    /// Brings what `lines`, each what follows `fetch `, ask for. Returns the `.keep` file that git is to delete.
+    ///
+    /// # Errors
+    /// Fails where the archive does not have a wanted object, and for what cannot be honoured: the client's store is as
+    /// before then.
+    pub fn run(&self, lines: &[BString]) -> Result<Option<(PathBuf, Guard)>> {
+        self.options.refuse_partial_history()?;
+        self.check_format()?;
+        let wants = wants(lines)?;
+        for want in &wants {
+            if self.snapshot.lookup(want)?.is_none() {
+                bail!("{}: the archive has no object {want}", self.remote.path().display());
+            }
+        }
+        let voice = self.options.voice;
+        match self.plan(&wants)? {
+            Plan::Nothing => Ok(None),
+            Plan::Verbatim => {
+                let mut staged = Staged::create(self.client)?;
+                let mut progress = Progress::new(voice, "Copying pack", true);
+                copy_verbatim(self.snapshot, 0, staged.writer(), &mut |done, total| {
+                    progress.update(done, total)
+                })?;
+                drop(progress);
+                let table = self.snapshot.entries(0)?;
+                self.install(staged, &self.snapshot.pack_id(0), &table)
+            }
+            Plan::Objects(selection) => {
+                let mut staged = Staged::create(self.client)?;
+                let mut progress = Progress::new(voice, "Receiving objects", false);
+                let receipt = emit(self.snapshot, &selection, staged.writer(), &mut |done, total| {
+                    progress.update(done, total)
+                })?;
+                drop((progress, selection));
+                self.install(staged, &receipt.pack_id, &receipt.entries)
+            }
+        }
+    }
+
+    fn check_format(&self) -> Result<()> {
+        let (archive, client) = (self.snapshot.object_format(), Client::object_format(self.config)?);
+        if archive != client {
+            let path = self.remote.path().to_owned();
+            return Err(znippy::Error::ObjectFormatMismatch { path, archive, client }.into());
+        }
+        Ok(())
+    }
+
+    fn plan(&self, wants: &[ObjectId]) -> Result<Plan> {
+        let refs = self.snapshot.refs()?;
+        let shown: HashSet<ObjectId> = refs.iter().filter_map(value).collect();
+        let haves = match self.options.refetch {
+            true => Vec::new(),
+            false => self.haves(&shown)?,
+        };
+        // Objects that no shown reference reaches are sent only to who asks for them by name.
+        if haves.is_empty() && !self.snapshot.has_unreachable() {
+            let wanted: HashSet<&ObjectId> = wants.iter().collect();
+            if shown.iter().all(|value| wanted.contains(value)) {
+                return Ok(match self.snapshot.packs() {
+                    1 => Plan::Verbatim,
+                    _ => Plan::Objects(Selection::all(self.snapshot)?),
+                });
+            }
+        }
+        let mut progress = Progress::new(self.options.voice, "Counting objects", false);
+        let reader = ObjectReader::new(self.snapshot);
+        let options = SelectOptions {
+            progress: Some(&mut |done| progress.update(done, 0)),
+            ..Default::default()
+        };
+        let selection = select(&reader, wants, &haves, options)?;
+        Ok(if selection.is_empty() {
+            Plan::Nothing
+        } else {
+            Plan::Objects(selection)
+        })
+    }
+
+    /// Returns the client's tips that the archive knows.
+    fn haves(&self, shown: &HashSet<ObjectId>) -> Result<Vec<ObjectId>> {
+        let mut haves = Vec::new();
+        for tip in self.client.tips()? {
+            if shown.contains(&tip) || self.snapshot.lookup(&tip)?.is_some() {
+                haves.push(tip);
+            }
+        }
+        Ok(haves)
+    }
+
+    fn install(&self, staged: Staged, id: &ObjectId, table: &EntryTable) -> Result<Option<(PathBuf, Guard)>> {
+        let strict = strictness(self.config)?;
+        let indexing = match (&strict, self.distrust()) {
+            (None, None) => Indexing::Columns(table),
+            (_, why) => {
+                if let Some(why) = why {
+                    let path = self.remote.path().display();
+                    self.options
+                        .voice
+                        .detail(format_args!("{path}: every object is checked, because {why}"));
+                }
+                Indexing::Rehash { strict }
+            }
+        };
+        staged.finish(id, &indexing, Sync::from_config(self.config), self.options.voice)
+    }
+
+    /// Returns why the archive's bytes must be checked, unless `znippy.trust` names this archive.
+    fn distrust(&self) -> Option<&'static str> {
+        let uuid = self.snapshot.uuid();
+        match self.config.all("znippy.trust").any(|trusted| trusted == uuid) {
+            true => None,
+            false => guard::distrust(self.remote.path()),
+        }
+    }
+}
+
+/// Returns the object a reference holds by itself.
+fn value(reference: &Ref) -> Option<ObjectId> {
+    match &reference.target {
+        Target::Object { oid, .. } => Some(*oid),
+        Target::Symbolic(_) => None,
+    }
+}
+
+/// Returns the wanted objects, each once: git asks for HEAD and for its branch.
+fn wants(lines: &[BString]) -> Result<Vec<ObjectId>> {
+    let mut wants = lines
+        .iter()
+        .map(|line| want(line.as_bstr()))
+        .collect::<Result<Vec<_>>>()?;
+    wants.sort_unstable();
+    wants.dedup();
+    Ok(wants)
+}
+
+/// `<oid> <name>`.
+fn want(line: &BStr) -> Result<ObjectId> {
+    let hex = line.fields().next().unwrap_or_default();
+    let want = ObjectId::from_hex(hex).with_context(|| format!("malformed fetch command '{}'", ui::text(line)))?;
+    if want.is_null() {
+        bail!("'{}' was asked for, which names no object yet", ui::text(line));
+    }
+    Ok(want)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_is_wanted_once() {
+        let hex = |digit: &str| digit.repeat(40);
+        let lines: Vec<BString> = ["b", "a", "b"]
+            .map(|digit| format!("{} refs/heads/{digit}", hex(digit)).into())
+            .into();
+        let ids: Vec<String> = wants(&lines).expect("parses").iter().map(ToString::to_string).collect();
+        assert_eq!(ids, [hex("a"), hex("b")]);
+        assert!(wants(&[format!("{} refs/heads/x", hex("0")).into()]).is_err());
+        assert!(wants(&["nonsense".into()]).is_err());
+        assert_eq!(wants(&[format!("{0} {0}", hex("c")).into()]).expect("parses").len(), 1);
+    }
+}
