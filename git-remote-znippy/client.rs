@@ -163,6 +163,8 @@ fn read_tips(mut listing: Command, tips: &mut Vec<ObjectId>) -> Result<()> {
 /// Returns a git command that sees objects as they are: no replacements, no grafts, no download of missing ones.
 pub fn git() -> Command {
     let mut command = Command::new("git");
+    // Without this, git finds it advisable to talk about the empty graft file.
+    command.args(["-c", "advice.graftFileDeprecated=false"]);
     command
         .env("GIT_NO_REPLACE_OBJECTS", "1")
         .env("GIT_GRAFT_FILE", "/dev/null")
