@@ -1,7 +1,7 @@
 //! The packs of a snapshot and the way from an object id to its entry.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -54,19 +54,27 @@ impl Packs {
             large: vec![],
             tables: Mutex::default(),
         };
-        let mut small = vec![];
+        let mut found = vec![];
         for block in &state.footer.blocks {
             let batch = Arc::new(Batch::load(medium, *block, kind)?);
-            let counts = batch.object_counts(medium)?;
-            for span in batch.packs(medium)? {
-                let rank = packs.spans.len() as PackRank;
-                match load_index(medium, &batch, span.row, &counts, kind)? {
-                    Some((index, columns)) => packs.large.push(LargePack { rank, index, columns }),
-                    None => small.push((rank, Arc::new(batch.entries(medium, span.row)?))),
-                }
-                packs.spans.push(span);
-                packs.batches.push(Arc::clone(&batch));
+            found.extend(batch.packs(medium)?.into_iter().map(|span| (span, Arc::clone(&batch))));
+        }
+        found.sort_by_key(|(span, _)| span.txn);
+        (packs.spans, packs.batches) = found.into_iter().unzip();
+        // The tables of a merged batch are decoded once for all its packs.
+        let mut decoded: HashMap<u64, Vec<EntryTable>> = HashMap::new();
+        let mut small = vec![];
+        for (rank, (span, batch)) in packs.spans.iter().zip(&packs.batches).enumerate() {
+            let rank = rank as PackRank;
+            if let Some((index, columns)) = load_index(medium, batch, span.row, kind)? {
+                packs.large.push(LargePack { rank, index, columns });
+                continue;
             }
+            let tables = match decoded.entry(batch.block.offset) {
+                Entry::Occupied(tables) => tables.into_mut(),
+                Entry::Vacant(vacant) => vacant.insert(batch.entries(medium)?),
+            };
+            small.push((rank, Arc::new(std::mem::take(&mut tables[span.row]))));
         }
         packs.small = merge(&small, kind);
         packs.tables = Mutex::new(small.into_iter().collect());
@@ -92,16 +100,16 @@ impl Packs {
     }
 }
 
-/// Loads the block index of a row that is large enough to have one. Rows of a merged batch are small.
+/// Loads the block index of a row that is large enough to have one. It is searched in place only where the row has its batch
+/// for itself: merged batches are of small packs.
 fn load_index(
     medium: &dyn Medium,
     batch: &Batch,
     row: usize,
-    counts: &[usize],
     kind: Kind,
 ) -> Result<Option<(ObjectIndex, [u64; 5])>, ReadError> {
-    let count = counts.get(row).copied().unwrap_or_default();
-    if count < MIN_OBJECTS || batch.geometry.rows != 1 && counts[..row].iter().any(|before| *before > 0) {
+    let count = batch.geometry.objects() as usize;
+    if count < MIN_OBJECTS || batch.packs(medium)?.len() != 1 {
         return Ok(None);
     }
     let Some(range) = batch.index_range(medium, row)? else {
@@ -208,9 +216,10 @@ impl PackStore for Snapshot {
                 self.path().display()
             )));
         };
-        let table = batch
-            .entries(self.medium(), span.row)
+        let read = batch
+            .entries(self.medium())
             .map_err(|error| read_error(self.path(), error))?;
+        let table = read.into_iter().nth(span.row).unwrap_or_default();
         Ok(Arc::clone(tables().entry(pack).or_insert(Arc::new(table))))
     }
 }

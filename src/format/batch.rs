@@ -1,6 +1,6 @@
 //! Reading one record batch message: its rows, its objects, and where its packs lie.
 
-use std::{collections::HashMap, io, ops::Range, panic, sync::Arc};
+use std::{collections::HashMap, io, ops::Range, panic};
 
 use arrow_array::{
     Array, FixedSizeBinaryArray, ListArray, RecordBatch, StructArray, UInt8Array, UInt32Array, UInt64Array,
@@ -11,6 +11,8 @@ use arrow_buffer::Buffer;
 use gix_hash::{Kind, ObjectId};
 
 use super::{
+    columns::Row,
+    decode,
     footer::BlockRef,
     geometry::{Geometry, decode_prefix, section_sum},
     schema,
@@ -42,6 +44,8 @@ impl From<String> for ReadError {
 /// A pack inside a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PackSpan {
+    /// The number of its transaction: packs rank in this order, wherever their rows lie.
+    pub txn: u64,
     /// The row that it belongs to.
     pub row: usize,
     /// Offset of its first byte in the file.
@@ -113,7 +117,7 @@ impl Batch {
     pub fn head_columns_from(&self, body: Vec<u8>) -> Result<RecordBatch, ReadError> {
         let [refs, ..] = self.geometry.sections();
         self.check_section(0, body.get(..refs.end as usize).unwrap_or_default())?;
-        self.decode(body, &[0, 1, 2, 3, 4, 5, 6])
+        self.decode(Buffer::from_vec(body), &[0, 1, 2, 3, 4, 5, 6])
     }
 
     /// Returns the number of objects of each row, without reading the objects.
@@ -127,17 +131,30 @@ impl Batch {
         Ok(lists.offsets().lengths().collect())
     }
 
-    /// Reads all objects of a row.
-    pub fn entries(&self, medium: &dyn Medium, row: usize) -> Result<EntryTable, ReadError> {
+    /// Reads the objects of every row.
+    pub fn entries(&self, medium: &dyn Medium) -> Result<Vec<EntryTable>, ReadError> {
         let body = self.read_sections(medium, &[Sections::Objects])?;
         let batch = self.decode(body, &[column::OBJECTS])?;
-        let objects = batch.column(0).as_list::<i32>().value(row);
-        entry_table(objects.as_struct(), self.kind)
+        let lists = batch.column(0).as_list::<i32>();
+        (0..lists.len())
+            .map(|row| entry_table(lists.value(row).as_struct(), self.kind))
+            .collect()
+    }
+
+    /// Reads every row whole, but for the bytes of its pack.
+    pub fn rows(&self, medium: &dyn Medium) -> Result<Vec<Row>, ReadError> {
+        let body = self.read_sections(
+            medium,
+            &[Sections::UpToRefs, Sections::Objects, Sections::BehindObjects],
+        )?;
+        let all: Vec<usize> = (0..column::PACK).collect();
+        let batch = self.decode(body, &all)?;
+        Ok(decode::rows(&batch, self.entries(medium)?)?)
     }
 
     /// Reads where the packs of all rows lie. The rows' order is the packs' rank.
     pub fn packs(&self, medium: &dyn Medium) -> Result<Vec<PackSpan>, ReadError> {
-        let body = self.read_sections(medium, &[Sections::BehindObjects])?;
+        let body = self.read_sections(medium, &[Sections::UpToRefs, Sections::BehindObjects])?;
         let bytes = |range: Range<u64>| &body[range.start as usize..range.end as usize];
         let list_offsets = le_values::<4>(bytes(self.geometry.buffer(column::PACK, 1)));
         let list_offsets: Vec<_> = list_offsets.map(|b| i64::from(i32::from_le_bytes(b))).collect();
@@ -155,13 +172,15 @@ impl Batch {
             at.ok_or_else(|| ReadError::from("a pack lies outside its batch".to_string()))
         };
         let mut spans = vec![];
-        let batch = self.decode(body.clone(), &[column::PACK_ID])?;
-        let ids: &FixedSizeBinaryArray = batch.column(0).as_fixed_size_binary();
+        let batch = self.decode(body.clone(), &[column::TXN, column::PACK_ID])?;
+        let txns = batch.column(0).as_primitive::<UInt64Type>();
+        let ids: &FixedSizeBinaryArray = batch.column(1).as_fixed_size_binary();
         for (row, bounds) in list_offsets.windows(2).enumerate().take(self.geometry.rows) {
             let (start, end) = (offset_of(bounds[0])?, offset_of(bounds[1])?);
             if ids.is_valid(row) && end > start {
                 let at = self.block.body_at() + data.start + start;
                 spans.push(PackSpan {
+                    txn: txns.value(row),
                     row,
                     at,
                     len: end - start,
@@ -209,7 +228,7 @@ impl Batch {
     }
 
     /// Reads whole sections at their places of the body and checks them; the rest of the result is zeros that cost nothing.
-    fn read_sections(&self, medium: &dyn Medium, wanted: &[Sections]) -> Result<Vec<u8>, ReadError> {
+    fn read_sections(&self, medium: &dyn Medium, wanted: &[Sections]) -> Result<Buffer, ReadError> {
         let sections = self.geometry.sections();
         let mut body = vec![0; sections[2].end as usize];
         for wanted in wanted {
@@ -222,7 +241,7 @@ impl Batch {
             }
             self.check_section(index, part)?;
         }
-        Ok(body)
+        Ok(Buffer::from_vec(body))
     }
 
     fn check_section(&self, index: usize, bytes: &[u8]) -> Result<(), ReadError> {
@@ -237,8 +256,7 @@ impl Batch {
         .into())
     }
 
-    fn decode(&self, body: Vec<u8>, projection: &[usize]) -> Result<RecordBatch, ReadError> {
-        let body = Buffer::from_vec(body);
+    fn decode(&self, body: Buffer, projection: &[usize]) -> Result<RecordBatch, ReadError> {
         let schema = schema::schema(self.kind);
         // Geometry and checksums were checked; what is left is an archive that was forged consistently. Arrow may still panic
         // on one, and must not take the program along.
@@ -290,6 +308,3 @@ fn entry_table(objects: &StructArray, kind: Kind) -> Result<EntryTable, ReadErro
     }
     Ok(table)
 }
-
-/// The batches of a footer, loaded as they are needed.
-pub type SharedBatch = Arc<Batch>;

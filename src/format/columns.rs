@@ -42,6 +42,12 @@ impl RowKind {
             RowKind::Gc => "gc",
         }
     }
+
+    /// Parses the text of the `kind` column.
+    pub fn from_name(name: &str) -> Option<RowKind> {
+        let kinds = [RowKind::Push, RowKind::Checkpoint, RowKind::Index, RowKind::Gc];
+        kinds.into_iter().find(|kind| kind.name() == name)
+    }
 }
 
 /// What was proven of a pack before it was stored.
@@ -63,6 +69,13 @@ impl Proof {
             Proof::Names => "names",
             Proof::Closed => "closed",
         }
+    }
+
+    /// Parses the text of the `proof` column.
+    pub fn from_name(name: &str) -> Option<Proof> {
+        [Proof::None, Proof::Names, Proof::Closed]
+            .into_iter()
+            .find(|proof| proof.name() == name)
     }
 }
 

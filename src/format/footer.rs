@@ -81,6 +81,8 @@ pub struct Totals {
     pub packs: u64,
     pub objects: u64,
     pub unresolved: u64,
+    /// Packs of which it is not proven that everything their tips reach is in the archive.
+    pub unproven: u64,
     pub pack_bytes: u64,
     /// Bytes of the file that no live row and not the live footer use.
     pub dead_bytes: u64,
@@ -276,10 +278,11 @@ fn encode_totals(totals: &Totals) -> String {
         packs,
         objects,
         unresolved,
+        unproven,
         pack_bytes,
         dead_bytes,
     } = totals;
-    format!("{last_txn} {last_time_us} {packs} {objects} {unresolved} {pack_bytes} {dead_bytes}")
+    format!("{last_txn} {last_time_us} {packs} {objects} {unresolved} {unproven} {pack_bytes} {dead_bytes}")
 }
 
 fn decode_totals(text: &str) -> Option<Totals> {
@@ -292,6 +295,7 @@ fn decode_totals(text: &str) -> Option<Totals> {
         packs: number(signed())?,
         objects: number(signed())?,
         unresolved: number(signed())?,
+        unproven: number(signed())?,
         pack_bytes: number(signed())?,
         dead_bytes: number(signed())?,
     })

@@ -1,0 +1,112 @@
+//! Rows back out of a batch, whole: for merging batches and for looking at the log.
+
+use arrow_array::{
+    Array, ArrayRef, BinaryArray, FixedSizeBinaryArray, LargeBinaryArray, ListArray, RecordBatch, StringArray,
+    StructArray,
+    cast::AsArray,
+    types::{TimestampMicrosecondType, TimestampSecondType, UInt32Type, UInt64Type},
+};
+use bstr::BString;
+use gix_hash::ObjectId;
+
+use super::{
+    batch::object_id,
+    columns::{CommitRow, PackMeta, Proof, RefRow, Row, RowKind},
+    schema::column,
+};
+use crate::pack::EntryTable;
+
+/// Returns all rows of a batch that was decoded with every column but `pack`, in order. Packs are described, not read.
+///
+/// # Errors
+/// Fails where a column holds what this version does not know.
+pub fn rows(batch: &RecordBatch, mut objects: Vec<EntryTable>) -> Result<Vec<Row>, String> {
+    let columns = batch.columns();
+    let text = |column: usize, row: usize| -> String {
+        let texts: &StringArray = columns[column].as_string();
+        texts.value(row).into()
+    };
+    let number = |column: usize, row: usize| {
+        let numbers = columns[column].as_primitive::<UInt64Type>();
+        numbers.is_valid(row).then(|| numbers.value(row))
+    };
+    let times = columns[column::TIME].as_primitive::<TimestampMicrosecondType>();
+    let actors: &BinaryArray = columns[column::ACTOR].as_binary();
+    let indices: &LargeBinaryArray = columns[column::INDEX].as_binary();
+    let mut rows = vec![];
+    for row in 0..batch.num_rows() {
+        let (kind, proof) = (text(column::KIND, row), text(column::PROOF, row));
+        let pack = number(column::PACK_SIZE, row).zip(optional_oid(&columns[column::PACK_ID], row));
+        rows.push(Row {
+            txn: number(column::TXN, row).unwrap_or_default(),
+            time_us: times.value(row),
+            kind: RowKind::from_name(&kind).ok_or_else(|| format!("unknown kind of row: {kind}"))?,
+            actor: actors.is_valid(row).then(|| actors.value(row).into()),
+            proof: Proof::from_name(&proof).ok_or_else(|| format!("unknown proof: {proof}"))?,
+            settings: settings(columns[column::SETTINGS].as_list(), row),
+            refs: refs(columns[column::REFS].as_list(), row),
+            objects: std::mem::take(&mut objects[row]),
+            commits: commits(columns[column::COMMITS].as_list(), row),
+            covers: number(column::COVERS_FROM, row).zip(number(column::COVERS_TO, row)),
+            index: indices.is_valid(row).then(|| indices.value(row).into()),
+            pack: pack.map(|(len, id)| PackMeta { len, id }),
+        });
+    }
+    Ok(rows)
+}
+
+fn optional_oid(column: &ArrayRef, row: usize) -> Option<ObjectId> {
+    let oids: &FixedSizeBinaryArray = column.as_fixed_size_binary();
+    oids.is_valid(row).then(|| object_id(oids.value(row)))
+}
+
+fn optional_bytes(column: &ArrayRef, row: usize) -> Option<BString> {
+    let bytes: &BinaryArray = column.as_binary();
+    bytes.is_valid(row).then(|| bytes.value(row).into())
+}
+
+fn elements(lists: &ListArray, row: usize) -> StructArray {
+    lists.value(row).as_struct().clone()
+}
+
+fn settings(lists: &ListArray, row: usize) -> Vec<(String, Vec<u8>)> {
+    let settings = elements(lists, row);
+    let keys: &StringArray = settings.column(0).as_string();
+    let values: &BinaryArray = settings.column(1).as_binary();
+    (0..settings.len())
+        .map(|i| (keys.value(i).into(), values.value(i).into()))
+        .collect()
+}
+
+fn refs(lists: &ListArray, row: usize) -> Vec<RefRow> {
+    let refs = elements(lists, row);
+    let one = |i| RefRow {
+        name: optional_bytes(refs.column(0), i).unwrap_or_default(),
+        old_oid: optional_oid(refs.column(1), i),
+        new_oid: optional_oid(refs.column(2), i),
+        symref: optional_bytes(refs.column(3), i),
+        peeled_oid: optional_oid(refs.column(4), i),
+    };
+    (0..refs.len()).map(one).collect()
+}
+
+fn commits(lists: &ListArray, row: usize) -> Vec<CommitRow> {
+    let commits = elements(lists, row);
+    let parents: &ListArray = commits.column(2).as_list();
+    let times = commits.column(4).as_primitive::<TimestampSecondType>();
+    let generations = commits.column(5).as_primitive::<UInt32Type>();
+    let oid = |column: usize, i| optional_oid(commits.column(column), i).expect("commit columns are not null");
+    let one = |i| {
+        let parents = parents.value(i);
+        let parents: &FixedSizeBinaryArray = parents.as_fixed_size_binary();
+        CommitRow {
+            oid: oid(0, i),
+            tree: oid(1, i),
+            parents: (0..parents.len()).map(|p| object_id(parents.value(p))).collect(),
+            author: optional_bytes(commits.column(3), i),
+            committed_at: times.value(i),
+            generation: generations.value(i),
+        }
+    };
+    (0..commits.len()).map(one).collect()
+}
