@@ -4,6 +4,7 @@
 
 mod bases;
 mod blocks;
+mod changes;
 pub mod delta;
 pub mod disk;
 pub mod emit;
@@ -13,6 +14,8 @@ pub mod idx;
 pub mod object;
 mod oid_table;
 pub mod parse;
+mod recent;
+pub mod resolve;
 pub mod select;
 pub mod selection;
 

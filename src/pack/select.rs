@@ -73,20 +73,7 @@ pub fn select(
     }
     commits.walk(&mut selection, progress)?;
     let graph = commits.finish();
-    match store.object_format() {
-        gix_hash::Kind::Sha256 => {
-            Trees::<32>::new(reader, &mut selection, options.contents, progress).run(
-                &graph,
-                &hidden.others,
-                &shown.others,
-            )?;
-        }
-        _ => Trees::<20>::new(reader, &mut selection, options.contents, progress).run(
-            &graph,
-            &hidden.others,
-            &shown.others,
-        )?,
-    }
+    Trees::new(reader, &mut selection, options.contents, progress).run(&graph, &hidden.others, &shown.others)?;
     progress(selection.len() as u64);
     Ok(selection)
 }

@@ -3,4 +3,5 @@
 mod idx;
 mod object;
 mod repo;
+mod resolve;
 mod send;

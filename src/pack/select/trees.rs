@@ -1,18 +1,18 @@
 //! The trees and blobs to send.
 
-use std::sync::Arc;
-
 use gix_hash::{ObjectId, oid};
 
 use super::{Contents, PROGRESS_STEP, commits::Graph};
 use crate::{
-    error::Result,
+    error::{Error, Result},
     pack::{
-        Kind,
+        Kind, Location,
+        changes::{IndexedTree, visit_changes},
         graph::malformed,
-        object::ObjectReader,
+        object::{Object, ObjectReader},
         oid_table::OidTable,
-        parse::{self, EntryMode},
+        parse::{EntryMode, TreeEntry},
+        recent::Recent,
         selection::Selection,
     },
 };
@@ -22,14 +22,8 @@ const HIDDEN: u8 = 1;
 /// Selected.
 const TAKEN: u8 = 2;
 
-/// Slots of the filter of entries met last; with 32 bytes each they fit into the second-level cache.
-const RECENT: usize = 1 << 14;
-
-/// A walk over trees whose ids have `W` bytes.
-///
-/// Most of a history's trees differ from the one before in a single entry. So nearly all entries were met a moment ago, and a
-/// small direct-mapped filter of whole ids answers for them before the table of all ids, which is out of cache, is asked.
-pub(super) struct Trees<'a, 's, const W: usize> {
+/// A walk over trees.
+pub(super) struct Trees<'a, 's> {
     reader: &'a ObjectReader<'s>,
     selection: &'a mut Selection,
     contents: Contents,
@@ -37,19 +31,20 @@ pub(super) struct Trees<'a, 's, const W: usize> {
     /// Ids of trees and blobs met; their numbers are places in `flags`.
     ids: OidTable,
     flags: Vec<u8>,
-    recent: Vec<[u8; W]>,
+    recent: Recent,
+    neighbours: Neighbours,
     stack: Vec<Open>,
 }
 
-/// A tree being walked.
+/// A tree to be walked.
 struct Open {
     number: u32,
-    data: Arc<Vec<u8>>,
-    /// The next entry's place in `data`.
-    next: usize,
+    at: Location,
+    /// What stands for its path.
+    path: u64,
 }
 
-impl<'a, 's, const W: usize> Trees<'a, 's, W> {
+impl<'a, 's> Trees<'a, 's> {
     pub fn new(
         reader: &'a ObjectReader<'s>,
         selection: &'a mut Selection,
@@ -61,16 +56,16 @@ impl<'a, 's, const W: usize> Trees<'a, 's, W> {
             selection,
             contents,
             progress,
-            ids: OidTable::new(W),
+            ids: OidTable::new(reader.store().object_format().len_in_bytes()),
             flags: Vec::new(),
-            recent: Vec::new(),
+            recent: Recent::new(),
+            neighbours: Neighbours::default(),
             stack: Vec::new(),
         }
     }
 
     /// Selects the trees and blobs of `graph`, and the trees and blobs that are `shown` by name, apart from what is hidden.
     pub fn run(mut self, graph: &Graph, hidden: &[(ObjectId, Kind)], shown: &[(ObjectId, Kind)]) -> Result<()> {
-        self.forget();
         for (id, kind) in hidden {
             self.hide(id, *kind)?;
         }
@@ -80,78 +75,78 @@ impl<'a, 's, const W: usize> Trees<'a, 's, W> {
             }
         }
         // What was met on the other side means nothing on this one.
-        self.forget();
+        self.recent.forget();
+        self.neighbours = Neighbours::default();
         if self.contents != Contents::Nothing {
             for (tree, commit) in &graph.shown {
-                self.take(tree, Kind::Tree, &|| format!(" (the tree of commit {commit})"))?;
+                self.take(tree, Kind::Tree, 0, &|| format!(" (the tree of commit {commit})"))?;
                 self.descend(TAKEN)?;
             }
         }
         for (id, kind) in shown {
-            self.take(id, *kind, &String::new)?;
+            self.take(id, *kind, 0, &String::new)?;
             self.descend(TAKEN)?;
         }
         Ok(())
     }
 
-    /// Empties the filter.
-    fn forget(&mut self) {
-        self.recent.clear();
-        self.recent.resize(RECENT, [0; W]);
-        // The null id belongs into the first slot, and must not be found there; this one belongs elsewhere.
-        self.recent[0] = [1; W];
-    }
-
     fn hide(&mut self, id: &oid, kind: Kind) -> Result<()> {
-        self.mark_hidden(id.as_bytes(), kind)?;
+        self.mark_hidden(id.as_bytes(), kind, 0)?;
         self.descend(HIDDEN)
     }
 
-    /// Walks the trees on the stack and all below them.
+    /// Walks the trees on the stack and all below them. Each is read in one go; its subtrees come next, first one first.
     fn descend(&mut self, side: u8) -> Result<()> {
-        while let Some(Open { number, data, mut next }) = self.stack.pop() {
+        while let Some(Open { number, at, path }) = self.stack.pop() {
             let depth = self.stack.len();
-            while let Some((entry, rest)) =
-                parse::tree_entry(&data[next..], W).map_err(|why| malformed(self.ids.id(number), why))?
-            {
-                next = data.len() - rest.len();
-                let kind = match entry.mode {
-                    EntryMode::Tree => Kind::Tree,
-                    EntryMode::Blob => Kind::Blob,
-                    EntryMode::Submodule => continue,
-                };
-                let id: &[u8; W] = entry
-                    .id
-                    .try_into()
-                    .expect("an entry's id has the width it was parsed with");
-                let word = u32::from_le_bytes([id[0], id[1], id[2], id[3]]);
-                let slot = &mut self.recent[word as usize % RECENT];
-                if slot == id {
-                    continue;
-                }
-                *slot = *id;
-                if kind == Kind::Blob && self.contents == Contents::Trees {
-                    continue;
-                }
-                if side == HIDDEN {
-                    self.mark_hidden(id, kind)?;
-                } else {
-                    let ids = &self.ids;
-                    let tree = ids.id(number).to_owned();
-                    self.take(id_of(id), kind, &|| format!(" (tree {tree} names it)"))?;
-                }
-                if self.stack.len() > depth {
-                    // Into the subtree first: what it was stored as a delta against was probably read a moment ago.
-                    self.stack.insert(depth, Open { number, data, next });
-                    break;
-                }
+            let id = self.ids.id(number).to_owned();
+            let Object { kind, data } = self.reader.read_at(at)?;
+            if kind != Kind::Tree {
+                return Err(malformed(&id, &format!("it should be a tree but is a {kind}")));
             }
+            let mut tree = IndexedTree {
+                starts: self.neighbours.unused(),
+                data,
+            };
+            let neighbour = self.neighbours.take(path);
+            let width = id.as_slice().len();
+            visit_changes(&tree.data, &neighbour, width, &mut tree.starts, |entry| {
+                self.entry(&id, path, side, entry)
+            })
+            .map_err(|trouble| match trouble {
+                Trouble::Malformed(why) => malformed(&id, why),
+                Trouble::Other(err) => err,
+            })?;
+            self.neighbours.put(path, tree, neighbour);
+            self.stack[depth..].reverse();
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, tree: &oid, path: u64, side: u8, entry: TreeEntry<'_>) -> Result<(), Trouble> {
+        let kind = match entry.mode {
+            EntryMode::Tree => Kind::Tree,
+            EntryMode::Blob => Kind::Blob,
+            EntryMode::Submodule => return Ok(()),
+        };
+        if kind == Kind::Blob && self.contents == Contents::Trees || self.recent.knows(entry.id, kind) {
+            return Ok(());
+        }
+        let path = if kind == Kind::Tree {
+            path_below(path, entry.name)
+        } else {
+            0
+        };
+        if side == HIDDEN {
+            self.mark_hidden(entry.id, kind, path)?;
+        } else {
+            self.take(id_of(entry.id), kind, path, &|| format!(" (tree {tree} names it)"))?;
         }
         Ok(())
     }
 
     /// Selects an object unless it is hidden or selected already; a tree also goes onto the stack.
-    fn take(&mut self, id: &oid, kind: Kind, named_by: &dyn Fn() -> String) -> Result<()> {
+    fn take(&mut self, id: &oid, kind: Kind, path: u64, named_by: &dyn Fn() -> String) -> Result<()> {
         let number = self.number(id.as_bytes());
         if self.flags[number as usize] != 0 {
             return Ok(());
@@ -167,35 +162,23 @@ impl<'a, 's, const W: usize> Trees<'a, 's, W> {
             (self.progress)(self.selection.len() as u64);
         }
         if kind == Kind::Tree {
-            let object = self.reader.read_at(at)?;
-            self.open(number, object.kind, object.data)?;
+            self.stack.push(Open { number, at, path });
         }
         Ok(())
     }
 
     /// Hides an object unless that was done; a tree also goes onto the stack. The receiver's own gaps are not followed.
-    fn mark_hidden(&mut self, id: &[u8], kind: Kind) -> Result<()> {
+    fn mark_hidden(&mut self, id: &[u8], kind: Kind, path: u64) -> Result<()> {
         let number = self.number(id);
         if self.flags[number as usize] != 0 {
             return Ok(());
         }
         self.flags[number as usize] = HIDDEN;
         if kind == Kind::Tree
-            && let Some(object) = self.reader.read(id_of(id))?
+            && let Some(at) = self.reader.store().lookup(id_of(id))?
         {
-            self.open(number, object.kind, object.data)?;
+            self.stack.push(Open { number, at, path });
         }
-        Ok(())
-    }
-
-    fn open(&mut self, number: u32, kind: Kind, data: Arc<Vec<u8>>) -> Result<()> {
-        if kind != Kind::Tree {
-            return Err(malformed(
-                self.ids.id(number),
-                &format!("it should be a tree but is a {kind}"),
-            ));
-        }
-        self.stack.push(Open { number, data, next: 0 });
         Ok(())
     }
 
@@ -210,4 +193,69 @@ impl<'a, 's, const W: usize> Trees<'a, 's, W> {
 
 fn id_of(bytes: &[u8]) -> &oid {
     oid::from_bytes_unchecked(bytes)
+}
+
+/// Why a tree's entry could not be walked.
+enum Trouble {
+    Malformed(&'static str),
+    Other(Error),
+}
+
+impl From<&'static str> for Trouble {
+    fn from(why: &'static str) -> Self {
+        Trouble::Malformed(why)
+    }
+}
+
+impl From<Error> for Trouble {
+    fn from(err: Error) -> Self {
+        Trouble::Other(err)
+    }
+}
+
+/// Returns what stands for the path `name` below `path`.
+fn path_below(path: u64, name: &[u8]) -> u64 {
+    // FNV-1a. Paths that fall together only make a worse neighbour.
+    name.iter()
+        .fold((path ^ 0x2f).wrapping_mul(0x100_0000_01b3), |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+        })
+}
+
+/// Slots for trees; with the limit below at most 64 MiB, usually a few.
+const NEIGHBOURS: usize = 256;
+/// Larger trees are not kept, in bytes.
+const NEIGHBOUR_LEN: usize = 256 * 1024;
+
+/// The tree that was walked last at a path, whose entries need not be looked at again.
+#[derive(Default)]
+struct Neighbours {
+    slots: Vec<IndexedTree>,
+    /// An index that is not needed any more: its memory is.
+    spare: Vec<u32>,
+}
+
+impl Neighbours {
+    /// Returns an empty list for the places of entries.
+    fn unused(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.spare)
+    }
+
+    fn take(&mut self, path: u64) -> IndexedTree {
+        match self.slots.get_mut(path as usize % NEIGHBOURS) {
+            Some(slot) => std::mem::take(slot),
+            None => IndexedTree::default(),
+        }
+    }
+
+    /// Keeps `tree` instead of the one that was taken.
+    fn put(&mut self, path: u64, tree: IndexedTree, taken: IndexedTree) {
+        if self.slots.is_empty() {
+            self.slots.resize_with(NEIGHBOURS, IndexedTree::default);
+        }
+        self.spare = taken.starts;
+        if tree.data.len() <= NEIGHBOUR_LEN {
+            self.slots[path as usize % NEIGHBOURS] = tree;
+        }
+    }
 }
