@@ -68,8 +68,8 @@ class Bench:
             self.git("init", "-q", "--bare", f"--object-format={args.object_format}", source)
             self.git("fast-import", "--quiet", cwd=source, data=history(args.generate))
         head = self.git("rev-parse", "HEAD", cwd=source)
-        self.git("update-ref", "refs/heads/bench", head, cwd=source)
-        self.git("symbolic-ref", "HEAD", "refs/heads/bench", cwd=source)
+        self.git("update-ref", "refs/heads/znippy-bench", head, cwd=source)
+        self.git("symbolic-ref", "HEAD", "refs/heads/znippy-bench", cwd=source)
         have = len(self.git("for-each-ref", "--format=x", cwd=source).splitlines())
         if args.refs > have:
             commits = self.git("rev-list", "HEAD", cwd=source).splitlines()
@@ -83,16 +83,16 @@ class Bench:
         return source
 
     def append_commits(self, repository, count, seed):
-        """Appends commits to `refs/heads/bench`; each adds a line to one to three of the files that are there."""
+        """Appends commits to `refs/heads/znippy-bench`; each adds a line to one to three of the files that are there."""
         draw = random.Random(seed)
         entries = [line.split(None, 4) for line in self.git("ls-tree", "-r", "-l", "HEAD", cwd=repository).splitlines()]
         files = [e[4] for e in entries if e[1] == "blob" and e[0] != "120000" and int(e[3]) < 100_000 and '"' not in e[4]]
         texts, stream = {}, []
-        parent = self.git("rev-parse", "refs/heads/bench", cwd=repository)
+        parent = self.git("rev-parse", "refs/heads/znippy-bench", cwd=repository)
         now = int(time.time())
         for i in range(count):
             message = f"bench {seed}-{i}\n".encode()
-            stream.append(b"commit refs/heads/bench\ncommitter bench <bench@example.com> %d +0000\n" % (now + i))
+            stream.append(b"commit refs/heads/znippy-bench\ncommitter bench <bench@example.com> %d +0000\n" % (now + i))
             stream.append(b"data %d\n%s" % (len(message), message))
             if i == 0:
                 stream.append(b"from %s\n" % parent.encode())
