@@ -14,6 +14,9 @@ use std::{
 
 use bstr::ByteSlice;
 
+/// The time of the first command, in seconds since 1970. Each command is a minute later than the one before.
+const START: u64 = 1_700_000_000;
+
 /// Returns the git under test.
 pub fn test_git() -> PathBuf {
     if let Some(git) = std::env::var_os("ZNIPPY_TEST_GIT") {
@@ -83,7 +86,7 @@ impl Sandbox {
             dir,
             root,
             log: Mutex::default(),
-            clock: AtomicU64::new(1_700_000_000),
+            clock: AtomicU64::new(START),
             variables: Mutex::default(),
         };
         let config = "[init]\n\tdefaultBranch = main\n[advice]\n\tdetachedHead = false\n[gc]\n\tauto = 0\n\
@@ -105,6 +108,11 @@ impl Sandbox {
     /// Sets an environment variable for all later commands.
     pub fn set(&self, name: &str, value: impl Into<OsString>) {
         self.variables.lock().unwrap().push((name.to_owned(), value.into()));
+    }
+
+    /// Sets the clock back, so that two sandboxes that were prepared in different ways make the same commits.
+    pub fn restart_clock(&self) {
+        self.clock.store(START, Ordering::Relaxed);
     }
 
     /// Returns a command that runs in `dir` below the sandbox with the sandbox's environment and nothing else.

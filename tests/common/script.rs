@@ -67,6 +67,7 @@ impl Side {
         sandbox.set("URL", &url);
         sandbox.set("PROTO", scheme);
         sandbox.set("GIT_DEFAULT_HASH", format);
+        sandbox.restart_clock();
         Side { sandbox, url, remote }
     }
 
@@ -92,8 +93,8 @@ impl Side {
             }
             let mut saw = format!("exit {}\n", ran.code);
             if !marks.contains('?') {
-                saw.push_str(&self.neutral(&ran.stdout));
-                saw.push_str(&status_lines(&self.neutral(&ran.stderr)));
+                saw.push_str(&without_reasons(&self.neutral(&ran.stdout)));
+                saw.push_str(&without_reasons(&status_lines(&self.neutral(&ran.stderr))));
             }
             seen.push((line.to_owned(), saw));
         }
@@ -203,9 +204,31 @@ fn compare(expected: &[(String, String)], found: &[(String, String)]) {
     }
 }
 
-/// Returns the lines in which git tells the user what became of a reference.
+/// Cuts off the reason after `[remote rejected]`, which is the remote's own words.
 ///
-/// The reason in `[remote rejected]` is the remote's own words and is cut off.
+/// Which of the two a reference of a failed atomic push is called depends on who saw the failure first.
+fn without_reasons(text: &str) -> String {
+    let mut kept = String::new();
+    for line in text.split_inclusive('\n') {
+        let atomic = [
+            "[rejected] (atomic push failed)",
+            "[remote rejected] (atomic push failed)",
+        ];
+        let cut = atomic
+            .iter()
+            .find_map(|text| line.find(text))
+            .map(|at| (at, "[remote rejected]\n"));
+        let (head, tail) = match cut.or(line.find("[remote rejected]").map(|at| (at, "[remote rejected]\n"))) {
+            Some((at, tail)) => (&line[..at], tail),
+            None => (line, ""),
+        };
+        kept.push_str(head);
+        kept.push_str(tail);
+    }
+    kept
+}
+
+/// Returns the lines in which git tells the user what became of a reference.
 fn status_lines(stderr: &str) -> String {
     let starts = [
         " * ",
@@ -227,10 +250,6 @@ fn status_lines(stderr: &str) -> String {
     for line in stderr.lines() {
         let fast_forward = line.starts_with("   ") && line.contains("..") && line.contains(" -> ");
         if fast_forward || starts.iter().any(|start| line.starts_with(start)) {
-            let line = match line.starts_with(" ! [remote rejected]") {
-                true => line.split(" (").next().unwrap_or(line),
-                false => line,
-            };
             kept.push_str(line);
             kept.push('\n');
         }

@@ -133,6 +133,7 @@ fn pushing_a_commit_by_its_id_and_a_detached_head() {
     parity(
         "$ git init -q work
          work$ commit one two
+         work$ git push --porcelain $URL main
          work$ git push --porcelain $URL main~1:refs/heads/by-id
          work$ git checkout -q --detach main
          work$ git push --porcelain $URL HEAD:refs/heads/detached

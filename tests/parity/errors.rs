@@ -75,7 +75,7 @@ fn a_missing_file_is_not_an_empty_repository() {
 fn a_missing_parent_is_not_created() {
     let Some(side) = archive() else { return };
     let path = side.sandbox.path("no/such/dir/x.znippy").display().to_string();
-    for line in ["git ls-remote", "git clone", "git -C work push"] {
+    for line in ["git ls-remote", "git clone", "git -C work push --all"] {
         clear(&side.sandbox.fails("", &format!("{line} znippy::{path}")), &path);
     }
     assert!(!side.sandbox.path("no").exists());
