@@ -1,6 +1,9 @@
 //! A batch of `fetch` lines: decide what to send, write it into the client's store.
 
-use std::{collections::HashSet, path::PathBuf};
+use std::{
+    collections::{HashMap, HashSet},
+    path::PathBuf,
+};
 
 use anyhow::{Context, Result, bail};
 use bstr::{BStr, BString, ByteSlice};
@@ -111,18 +114,28 @@ impl Fetch<'_> {
                 });
             }
         }
+        let mut selection = self.select(wants, &haves)?;
+        if self.options.follow_tags {
+            let tags = following_tags(&refs, &selection);
+            if !tags.is_empty() {
+                selection = self.select(&[wants, &tags].concat(), &haves)?;
+            }
+        }
+        Ok(if selection.is_empty() {
+            Plan::Nothing
+        } else {
+            Plan::Objects(selection)
+        })
+    }
+
+    fn select(&self, wants: &[ObjectId], haves: &[ObjectId]) -> Result<Selection> {
         let mut progress = Progress::new(self.options.voice, "Counting objects", false);
         let reader = ObjectReader::new(self.snapshot);
         let options = SelectOptions {
             progress: Some(&mut |done| progress.update(done, 0)),
             ..Default::default()
         };
-        let selection = select(&reader, wants, &haves, options)?;
-        Ok(if selection.is_empty() {
-            Plan::Nothing
-        } else {
-            Plan::Objects(selection)
-        })
+        Ok(select(&reader, wants, haves, options)?)
     }
 
     /// Returns the client's tips that the archive knows.
@@ -160,6 +173,24 @@ impl Fetch<'_> {
             true => None,
             false => guard::distrust(self.remote.path()),
         }
+    }
+}
+
+/// Returns the annotated tags whose object is in `selection`, as git's own servers do with `include-tag`.
+fn following_tags(refs: &[Ref], selection: &Selection) -> Vec<ObjectId> {
+    let mut tags: HashMap<ObjectId, Vec<ObjectId>> = HashMap::new();
+    for reference in refs.iter().filter(|each| each.name.starts_with(b"refs/tags/")) {
+        if let Target::Object {
+            oid,
+            peeled: Some(peeled),
+        } = reference.target
+        {
+            tags.entry(peeled).or_default().push(oid);
+        }
+    }
+    match tags.is_empty() {
+        true => Vec::new(),
+        false => selection.oids().filter_map(|oid| tags.remove(&oid)).flatten().collect(),
     }
 }
 

@@ -29,6 +29,8 @@ pub struct Options {
     pub cloning: bool,
     /// Send everything, whatever the client has.
     pub refetch: bool,
+    /// Send the annotated tags of what is sent: `git clone --single-branch` keeps those that it then has, and asks for none.
+    pub follow_tags: bool,
     pub dry_run: bool,
     pub atomic: bool,
     /// Values expected by `--force-with-lease`, by reference name; the null id means that it must not exist.
@@ -49,6 +51,7 @@ impl Default for Options {
             },
             cloning: false,
             refetch: false,
+            follow_tags: false,
             dry_run: false,
             atomic: false,
             leases: HashMap::new(),
@@ -75,6 +78,7 @@ impl Options {
             },
             b"progress" => return set_bool(&mut self.voice.progress, value.as_bstr()),
             b"cloning" => return set_bool(&mut self.cloning, value.as_bstr()),
+            b"followtags" => return set_bool(&mut self.follow_tags, value.as_bstr()),
             b"dry-run" => return set_bool(&mut self.dry_run, value.as_bstr()),
             b"atomic" => return set_bool(&mut self.atomic, value.as_bstr()),
             // `yes` from `git fetch`, `true` from the transport: both mean it.
@@ -89,10 +93,9 @@ impl Options {
             b"pushcert" if value == "true" => {
                 return Reply::Error("signed pushes are not supported by znippy archives".into());
             }
-            // `if-asked`: nobody asks. The rest needs nothing: tags that follow are wanted by git itself, shallow
-            // archives do not exist, the reflog test was made by git, and closure is not promised.
+            // `if-asked`: nobody asks. The rest needs nothing: shallow archives do not exist, the reflog test was made by
+            // git, and closure is not promised.
             b"pushcert"
-            | b"followtags"
             | b"object-format"
             | b"check-connectivity"
             | b"rejectshallow"

@@ -24,20 +24,28 @@ def expected(repository):
     lines = git(repository, "for-each-ref", "--format=%(objectname) %(refname)").splitlines()
     refs = {tuple(reversed(line.split(b" ", 1))) for line in lines}
     lines = git(repository, "cat-file", "--batch-all-objects", "--batch-check").splitlines()
-    return {(name, oid.decode()) for name, oid in refs}, {tuple(line.decode().split()) for line in lines}
+    objects = {oid: (kind, int(size)) for oid, kind, size in (line.decode().split() for line in lines)}
+    return {(name, oid.decode()) for name, oid in refs}, objects
 
 
 def from_rows(rows):
     """Returns references and objects from (txn, refs, objects), whatever reader made them. Later edits win."""
-    refs, objects = {}, set()
+    refs, objects = {}, {}
     for _, edits, entries in sorted(rows, key=lambda row: row[0]):
         for edit in edits or []:
             refs[bytes(edit["name"])] = (edit["new_oid"], edit["symref"])
         for entry in entries or []:
-            if entry["type"] is not None:
-                objects.add((bytes(entry["oid"]).hex(), TYPES[entry["type"] - 1], str(entry["size"])))
+            note(objects, bytes(entry["oid"]).hex(), entry["type"], entry["size"])
     live = {(name, bytes(oid).hex()) for name, (oid, symref) in refs.items() if oid is not None and symref is None}
     return live, objects
+
+
+def note(objects, oid, kind, size):
+    """Adds an entry; one whose type is not known yet never hides one whose type is."""
+    if kind is not None:
+        objects[oid] = (TYPES[kind - 1], size)
+    else:
+        objects.setdefault(oid, None)
 
 
 def arrow_rows(table):
@@ -99,10 +107,13 @@ def duckdb_query(path):
         WITH edits AS (SELECT txn, unnest(refs, recursive := true) FROM archive)
         SELECT name, lower(hex(arg_max(new_oid, txn))) FROM edits WHERE symref IS NULL
         GROUP BY name HAVING arg_max(new_oid IS NOT NULL, txn)""").fetchall()
-    objects = duckdb.sql("""
+    rows = duckdb.sql("""
         WITH entries AS (SELECT unnest(objects, recursive := true) FROM archive)
-        SELECT DISTINCT lower(hex(oid)), type, size FROM entries WHERE type IS NOT NULL""").fetchall()
-    return {(bytes(name), oid) for name, oid in refs}, {(oid, TYPES[kind - 1], str(size)) for oid, kind, size in objects}
+        SELECT DISTINCT lower(hex(oid)), type, size FROM entries""").fetchall()
+    objects = {}
+    for row in rows:
+        note(objects, *row)
+    return {(bytes(name), oid) for name, oid in refs}, objects
 
 
 def main():
@@ -118,12 +129,15 @@ def main():
             if seen_refs != refs:
                 problem.append(f"references: {len(refs - seen_refs)} missing, {len(seen_refs - refs)} wrong")
             # Objects that no reference reaches any more stay in the archive until gc.
-            if not objects <= seen_objects:
-                problem.append(f"objects: {len(objects - seen_objects)} missing")
+            if missing := objects.keys() - seen_objects.keys():
+                problem.append(f"objects: {len(missing)} missing")
+            if wrong := [oid for oid, seen in seen_objects.items() if seen and seen != objects.get(oid, seen)]:
+                problem.append(f"objects: {len(wrong)} with another type or size")
+            resolved = sum(seen is not None for seen in seen_objects.values())
         except Exception as error:
             problem = [f"{type(error).__name__}: {error}"]
         failed |= bool(problem)
-        print(f"{reader.__name__}: {'; '.join(problem) or f'ok, {len(seen_refs)} references, {len(seen_objects)} objects'}")
+        print(f"{reader.__name__}: {'; '.join(problem) or f'ok, {len(seen_refs)} references, {len(seen_objects)} objects, {resolved} with type'}")
     sys.exit(failed)
 
 

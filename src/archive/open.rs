@@ -232,7 +232,11 @@ impl Snapshot {
 
 /// Opens a file, with an error of its own for each way in which that fails.
 pub(crate) fn open_file(path: &Path, write: bool) -> Result<File> {
-    let file = match OpenOptions::new().read(true).write(write).open(path) {
+    use std::os::unix::fs::OpenOptionsExt;
+    // Without O_NONBLOCK, opening a named pipe would wait for its other end for ever. On a regular file it does nothing.
+    let mut options = OpenOptions::new();
+    options.read(true).write(write).custom_flags(libc::O_NONBLOCK);
+    let file = match options.open(path) {
         Ok(file) => file,
         Err(error) => {
             return Err(match error.kind() {

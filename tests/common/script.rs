@@ -209,21 +209,18 @@ fn compare(expected: &[(String, String)], found: &[(String, String)]) {
 /// Which of the two a reference of a failed atomic push is called depends on who saw the failure first.
 fn without_reasons(text: &str) -> String {
     let mut kept = String::new();
-    for line in text.split_inclusive('\n') {
-        let atomic = [
-            "[rejected] (atomic push failed)",
-            "[remote rejected] (atomic push failed)",
-        ];
-        let cut = atomic
-            .iter()
-            .find_map(|text| line.find(text))
-            .map(|at| (at, "[remote rejected]\n"));
-        let (head, tail) = match cut.or(line.find("[remote rejected]").map(|at| (at, "[remote rejected]\n"))) {
-            Some((at, tail)) => (&line[..at], tail),
-            None => (line, ""),
-        };
-        kept.push_str(head);
-        kept.push_str(tail);
+    for line in text.lines() {
+        let mut line = line.to_owned();
+        if line.ends_with("(atomic push failed)") {
+            line = line
+                .replace("[rejected]       ", "[remote rejected]")
+                .replace("[rejected]", "[remote rejected]");
+        }
+        if line.contains("[remote rejected]") {
+            line.truncate(line.rfind(" (").unwrap_or(line.len()));
+        }
+        kept.push_str(&line);
+        kept.push('\n');
     }
     kept
 }

@@ -26,7 +26,7 @@ fn one_stale_and_nothing_changes() {
          other$ git push -q origin main
          work$ commit from-work
          work!= git push --porcelain --atomic $URL main HEAD:refs/heads/a HEAD:refs/heads/new
-         work!= git push --atomic $URL main HEAD:refs/heads/a :b",
+         work!=? git push --atomic $URL main HEAD:refs/heads/a :b",
     );
 }
 

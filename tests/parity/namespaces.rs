@@ -61,7 +61,7 @@ fn a_long_name() {
     parity(
         "$ git init -q work
          work$ commit one
-         work$ git push -q $URL main:refs/heads/$(printf '%0200d' 0)/$(printf '%0200d' 1)",
+         work$ git push -q $URL main main:refs/heads/$(printf '%0200d' 0)/$(printf '%0200d' 1)",
     );
 }
 
