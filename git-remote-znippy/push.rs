@@ -14,6 +14,7 @@ use bstr::{BStr, BString, ByteSlice};
 use gix_hash::{Kind, ObjectId};
 use znippy::{
     archive::{self, HeadHint, LockPolicy, NewPack, Outcome, Snapshot, Transaction},
+    format::columns::Proof,
     pack::{
         PackStore,
         disk::{DiskPack, Layered},
@@ -410,6 +411,8 @@ fn new_pack(pack: DiskPack) -> NewPack {
         path,
         id,
         entries: Arc::unwrap_or_clone(entries),
+        proof: Proof::None,
+        commits: vec![],
     }
 }
 

@@ -6,8 +6,10 @@ use gix_hash::oid;
 
 use super::{
     LockPolicy, Outcome, Snapshot, Transaction,
-    append::{self, Addition, write_error},
+    append::{self, write_error},
+    merge,
     open::{describe_loss, is_same_file, open_file, read_head},
+    prepare::{Addition, prepare},
 };
 use crate::{
     error::{Error, Result},
@@ -110,14 +112,17 @@ fn commit_locked(
         return Ok(outcome(applied, false, warnings));
     }
     let (state, slot) = settle_tail(path, medium.as_ref(), head, len, recovered)?;
+    // A merge is a favour to later readers. Where a batch cannot be read it is verify's business, not this push's.
+    let merge = merge::plan(medium.as_ref(), &state).unwrap_or(None);
     let addition = Addition {
+        merge,
         packs: transaction.packs,
         changes: applied.changes.clone(),
         rewound: applied.rewound,
         actor: transaction.actor,
         settings: transaction.settings,
     };
-    let mut prepared = append::prepare(path, &state, snapshot.ref_view()?, addition)?;
+    let mut prepared = prepare(path, &state, snapshot.ref_view()?, addition)?;
     let end = prepared.commit.end();
     let on_copy = |done, total| {
         if let Some(on_copy) = &mut policy.on_copy {

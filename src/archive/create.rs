@@ -16,8 +16,9 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
 use super::{
     HeadHint, LockPolicy, Outcome, Transaction,
-    append::{self, Addition, write_error},
+    append::{self, write_error},
     commit::commit,
+    prepare::{Addition, prepare},
 };
 use crate::{
     error::{Error, Result},
@@ -118,6 +119,7 @@ fn try_create(
         .write_all_at(0, &head::encode(&ident))
         .map_err(write_error(path))?;
     let addition = Addition {
+        merge: None,
         // Kept, so that they can go into the winner's archive if another process is faster.
         packs: transaction.packs.iter().map(clone_pack).collect::<Result<_>>()?,
         changes: applied.changes.clone(),
@@ -125,7 +127,7 @@ fn try_create(
         actor: transaction.actor.clone(),
         settings: transaction.settings.clone(),
     };
-    let mut prepared = append::prepare(path, &empty_state(ident), &view, addition)?;
+    let mut prepared = prepare(path, &empty_state(ident), &view, addition)?;
     let on_copy = |done, total| {
         if let Some(on_copy) = &mut policy.on_copy {
             on_copy(done, total);
@@ -159,6 +161,8 @@ fn clone_pack(pack: &super::NewPack) -> Result<super::NewPack> {
         path: pack.path.clone(),
         id: pack.id,
         entries: EntryTable::clone(&pack.entries),
+        proof: pack.proof,
+        commits: pack.commits.clone(),
     })
 }
 

@@ -3,8 +3,11 @@
 mod append;
 mod commit;
 mod create;
+mod merge;
 mod open;
 mod packs;
+mod place_refs;
+mod prepare;
 #[cfg(test)]
 mod tests;
 
@@ -17,6 +20,7 @@ pub use commit::commit;
 pub use create::{create, create_with};
 pub use open::Snapshot;
 
+use crate::format::columns::{CommitRow, Proof};
 use crate::{
     pack::EntryTable,
     refs::{EditResult, RefEdit},
@@ -55,6 +59,10 @@ pub struct NewPack {
     /// Its trailing hash; checked while the bytes are copied.
     pub id: ObjectId,
     pub entries: EntryTable,
+    /// What was proven of it.
+    pub proof: Proof,
+    /// Its commits, where they were parsed: for the graph.
+    pub commits: Vec<CommitRow>,
 }
 
 /// Which branch HEAD of the archive should name if it names no existing branch after the transaction.

@@ -43,8 +43,15 @@ impl EncodedCommit {
 ///
 /// `footer` is the footer to be written, but for what follows from the layout: the commit id, this commit's own block (added
 /// last), and the `prefix_len` of reference rows that lie in this block. `pack_ids` are the trailing hashes of the commit's
-/// packs, one after the other.
-pub fn encode(columns: Columns, at: u64, previous: CommitId, pack_ids: &[u8], mut footer: Footer) -> EncodedCommit {
+/// packs, one after the other; `level` is that of its batch.
+pub fn encode(
+    columns: Columns,
+    at: u64,
+    previous: CommitId,
+    pack_ids: &[u8],
+    mut footer: Footer,
+    level: u8,
+) -> EncodedCommit {
     let sums = section_sums(&columns);
     let metadata_len = geometry::encode(&columns, UNKNOWN_LEN, previous, &sums).len() as u64;
     let own_block = footer.blocks.len();
@@ -58,6 +65,7 @@ pub fn encode(columns: Columns, at: u64, previous: CommitId, pack_ids: &[u8], mu
         offset: at,
         metadata_len,
         body_len: 0,
+        level,
     });
     let footer_len = footer.encode().len() as u64;
     let pack_at = at + metadata_len + columns.pack_at;

@@ -20,6 +20,7 @@ const KEY_GENERATION: &str = "znippy.generation";
 const KEY_SEQUENCE: &str = "znippy.sequence";
 const KEY_COMMIT: &str = "znippy.commit";
 const KEY_REFS: &str = "znippy.refs";
+const KEY_LEVELS: &str = "znippy.levels";
 const KEY_TOTALS: &str = "znippy.totals";
 
 /// Bytes behind the length field's start: length and magic.
@@ -34,6 +35,8 @@ pub struct BlockRef {
     pub metadata_len: u64,
     /// Bytes of the body: columns, pack bytes and the footer that was written with them.
     pub body_len: u64,
+    /// How many times its rows were merged with others; 0 for a batch as it was pushed. At most 9.
+    pub level: u8,
 }
 
 impl BlockRef {
@@ -111,6 +114,13 @@ impl Footer {
             (KEY_SEQUENCE, self.sequence.to_string()),
             (KEY_COMMIT, self.commit_id.to_string()),
             (KEY_REFS, encode_refs(&self.refs)),
+            (
+                KEY_LEVELS,
+                self.blocks
+                    .iter()
+                    .map(|block| char::from(b'0' + block.level.min(9)))
+                    .collect(),
+            ),
             (KEY_TOTALS, encode_totals(&self.totals)),
         ]
         .map(|(key, value)| {
@@ -180,11 +190,15 @@ impl Footer {
             .ok_or("footer without schema")?;
         let format = schema.iter().find(|pair| pair.key() == Some(schema::KEY_OBJECT_FORMAT));
         let format = format.and_then(|pair| pair.value()).and_then(schema::parse_format);
-        let blocks = footer
-            .recordBatches()
-            .ok_or("footer without batches")?
+        let levels = value(KEY_LEVELS)?.bytes();
+        let blocks = footer.recordBatches().ok_or("footer without batches")?;
+        if blocks.len() != levels.len() || !value(KEY_LEVELS)?.bytes().all(|level| level.is_ascii_digit()) {
+            return Err("footer: levels do not fit the batches".into());
+        }
+        let blocks = blocks
             .iter()
-            .map(decode_block);
+            .zip(levels)
+            .map(|(block, level)| decode_block(block, level - b'0'));
         Ok(Footer {
             ident: Ident {
                 object_format: format.ok_or("footer: unknown object format")?,
@@ -214,11 +228,12 @@ fn encode_block(block: &BlockRef) -> Block {
 }
 
 /// Checks a block's numbers, so that nobody adds or allocates with impossible ones.
-fn decode_block(block: &Block) -> Option<BlockRef> {
+fn decode_block(block: &Block, level: u8) -> Option<BlockRef> {
     let block = BlockRef {
         offset: u64::try_from(block.offset()).ok()?,
         metadata_len: u64::try_from(block.metaDataLength()).ok()?,
         body_len: u64::try_from(block.bodyLength()).ok()?,
+        level,
     };
     let aligned = [block.offset, block.metadata_len, block.body_len]
         .iter()
@@ -320,7 +335,8 @@ mod tests {
                 BlockRef {
                     offset: HEAD_LEN,
                     metadata_len: 2048,
-                    body_len: 1 << 40
+                    body_len: 1 << 40,
+                    level: 1
                 };
                 blocks
             ],
@@ -362,6 +378,7 @@ mod tests {
             offset: 1 << 50,
             metadata_len: 8,
             body_len: 0,
+            level: 0,
         };
         assert_eq!(other.encode().len(), footer(3).encode().len());
     }

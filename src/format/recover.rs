@@ -164,6 +164,7 @@ pub fn check_commit(
         offset: at,
         metadata_len,
         body_len: geometry.body_len,
+        level: 0,
     };
     if at
         .checked_add(metadata_len)

@@ -1,0 +1,103 @@
+//! Merging small batches, so that footers stay small and snapshots quick to open after thousands of pushes.
+//!
+//! Every push adds a batch, and every footer lists all live ones. Where 64 small batches of one level are live, the next push
+//! carries their rows along in its own message, and its footer lists that one batch of the next level instead of the 64.
+//! Rows are not changed, only moved: each keeps its number, time, actor and pack, and ranks of packs follow the numbers.
+//! A row is thus copied once a level, and after N pushes there are at most 64 small batches for each power of 64 in N.
+//!
+//! Nothing is lost by a crash: until the commit that holds the copies is whole, the footer before it lists the originals.
+
+use super::append::PackSource;
+use crate::{
+    format::{
+        align_up,
+        batch::{Batch, ReadError},
+        columns::{Row, RowKind},
+        footer::BlockRef,
+        recover::{State, check_pack_hash},
+    },
+    media::Medium,
+};
+
+/// How many batches of a level are merged into one.
+const FAN_IN: usize = 64;
+
+/// Returns the size in bytes from which a batch of a level stays as it is. A push then never copies more than 64 of these.
+fn size_limit(level: u8) -> u64 {
+    match level {
+        0 => 256 << 10,
+        1 => 4 << 20,
+        _ => 16 << 20,
+    }
+}
+
+/// Batches whose rows move into the commit that is being made.
+pub struct Merge {
+    /// The live batches that stay, in order.
+    pub kept: Vec<BlockRef>,
+    /// The moved rows, in order, with their packs.
+    pub rows: Vec<Row>,
+    pub packs: Vec<PackSource>,
+    /// The level of the batch that they move into.
+    pub level: u8,
+    /// Bytes of the file that become dead.
+    pub dead_bytes: u64,
+}
+
+/// Decides whether a merge is due, and reads what it moves.
+///
+/// # Errors
+/// Fails where a batch cannot be read or a pack is not what it was: then nothing must be moved, and the push goes on without.
+pub fn plan(medium: &dyn Medium, state: &State) -> Result<Option<Merge>, ReadError> {
+    let footer = &state.footer;
+    let holds_refs = |index| {
+        [&footer.refs.base, &footer.refs.run]
+            .into_iter()
+            .flatten()
+            .any(|row| row.block == index)
+    };
+    let small = |index: usize| {
+        let block = &footer.blocks[index];
+        block.end() - block.offset < size_limit(block.level) && !holds_refs(index)
+    };
+    let count = |level| {
+        (0..footer.blocks.len())
+            .filter(|i| footer.blocks[*i].level == level && small(*i))
+            .count()
+    };
+    let highest = footer.blocks.iter().map(|block| block.level).max().unwrap_or(0);
+    let Some(level) = (0..=highest).rev().find(|level| count(*level) >= FAN_IN) else {
+        return Ok(None);
+    };
+    let mut merge = Merge {
+        kept: vec![],
+        rows: vec![],
+        packs: vec![],
+        level: level + 1,
+        dead_bytes: 0,
+    };
+    for (index, block) in footer.blocks.iter().enumerate() {
+        if block.level != level || !small(index) {
+            merge.kept.push(*block);
+            continue;
+        }
+        let batch = Batch::load(medium, *block, footer.ident.object_format)?;
+        // The footer inside the batch was dead before.
+        merge.dead_bytes += block.metadata_len + align_up(batch.geometry.pack_data().end);
+        for pack in batch.packs(medium)? {
+            check_pack_hash(medium, pack.at, pack.len, &pack.id)?;
+            merge.packs.push(PackSource::Archive {
+                at: pack.at,
+                len: pack.len,
+            });
+        }
+        // References that a checkpoint restates stand in the rows before it; the current one is in a batch that stays.
+        merge.rows.extend(
+            batch
+                .rows(medium)?
+                .into_iter()
+                .filter(|row| row.kind != RowKind::Checkpoint),
+        );
+    }
+    Ok(Some(merge))
+}

@@ -1,0 +1,158 @@
+//! Laying a transaction out as rows and bytes behind a state.
+
+use std::{
+    path::Path,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use super::{
+    NewPack,
+    append::PackSource,
+    merge::Merge,
+    place_refs::{place_refs, ref_rows},
+};
+use crate::{
+    error::{Error, Result},
+    format::{
+        columns::{self, PackMeta, Proof, Row, RowKind},
+        commit::{EncodedCommit, encode},
+        footer::Totals,
+        object_index,
+        recover::State,
+    },
+    refs::{inline::Changes, view::RefView},
+};
+
+/// A previous time further than this ahead of the clock is a mistake that must not be inherited.
+const MAX_CLOCK_LEAD_US: i64 = 24 * 60 * 60 * 1_000_000;
+
+/// What to append: the rows' contents before they have numbers and places.
+pub struct Addition {
+    pub packs: Vec<NewPack>,
+    pub changes: Changes,
+    pub rewound: bool,
+    pub actor: Option<bstr::BString>,
+    pub settings: Vec<(String, Vec<u8>)>,
+    /// Older rows that move along.
+    pub merge: Option<Merge>,
+}
+
+/// An addition that is laid out behind a state, with the packs whose bytes are still to be copied.
+pub struct Prepared {
+    pub commit: EncodedCommit,
+    pub packs: Vec<PackSource>,
+}
+
+/// Lays an addition out behind `state`.
+///
+/// The last pack goes into the row with the reference changes; every other pack has a row of its own before it, so that no
+/// row shows a reference before its objects.
+pub fn prepare(path: &Path, state: &State, view: &RefView, addition: Addition) -> Result<Prepared> {
+    let kind = state.footer.ident.object_format;
+    let mut footer = state.footer.clone();
+    footer.sequence += 1;
+    footer.totals.dead_bytes += state.footer_len + (state.append - state.footer_end);
+    let (mut rows, mut packs, mut level) = (vec![], vec![], 0);
+    if let Some(merge) = addition.merge {
+        let moved = |row: &mut crate::format::footer::RefsRow| {
+            let block = &state.footer.blocks[row.block];
+            row.block = merge
+                .kept
+                .iter()
+                .position(|kept| kept == block)
+                .expect("batches of references are not merged");
+        };
+        [&mut footer.refs.base, &mut footer.refs.run]
+            .into_iter()
+            .flatten()
+            .for_each(moved);
+        footer.blocks = merge.kept;
+        footer.totals.dead_bytes += merge.dead_bytes;
+        (rows, packs, level) = (merge.rows, merge.packs, merge.level);
+    }
+    let time_us = now_us(state.footer.totals.last_time_us);
+    footer.totals.last_time_us = time_us;
+    let totals = &mut footer.totals;
+    for pack in addition.packs {
+        let mut row = new_row(totals, time_us, RowKind::Push);
+        let source = PackSource::new(&pack)?;
+        add_pack(&mut row, totals, pack, source.len());
+        rows.push(row);
+        packs.push(source);
+    }
+    if rows
+        .last()
+        .is_none_or(|row| row.time_us != time_us || row.pack.is_none())
+        || packs.is_empty()
+    {
+        rows.push(new_row(totals, time_us, RowKind::Push));
+    }
+    let last = rows.len() - 1;
+    rows[last].actor = addition.actor;
+    rows[last].settings = addition.settings;
+    rows[last].refs = ref_rows(view, &addition.changes);
+    let block = footer.blocks.len();
+    if let Some(refs) = place_refs(&mut footer.refs, view, &addition.changes, block, last, kind) {
+        let mut row = new_row(&mut footer.totals, time_us, RowKind::Checkpoint);
+        row.covers = footer.refs.run.is_none().then(|| (0, row.txn - 1));
+        row.refs = refs;
+        rows.push(row);
+    }
+    footer.refs.rewound |= addition.rewound;
+    let pack_ids: Vec<u8> = rows
+        .iter()
+        .flat_map(|row| row.pack)
+        .flat_map(|pack| pack.id.as_slice().to_vec())
+        .collect();
+    let columns = columns::encode(rows, kind).map_err(|why| Error::Invalid(format!("{}: {why}", path.display())))?;
+    let commit = encode(columns, state.append, state.footer.commit_id, &pack_ids, footer, level);
+    Ok(Prepared { commit, packs })
+}
+
+/// Gives a row its pack's table and metadata, and counts them.
+fn add_pack(row: &mut Row, totals: &mut Totals, pack: NewPack, len: u64) {
+    let entries = pack.entries;
+    totals.packs += 1;
+    totals.pack_bytes += len;
+    totals.objects += entries.len() as u64;
+    totals.unresolved += match entries.kinds.is_empty() {
+        true => entries.len() as u64,
+        false => entries.kinds.iter().filter(|kind| **kind == 0).count() as u64,
+    };
+    totals.unproven += u64::from(pack.proof != Proof::Closed);
+    row.proof = pack.proof;
+    row.index = (entries.len() >= object_index::MIN_OBJECTS).then(|| object_index::encode(&entries));
+    row.objects = entries;
+    row.commits = pack.commits;
+    row.pack = Some(PackMeta { len, id: pack.id });
+}
+
+fn new_row(totals: &mut Totals, time_us: i64, kind: RowKind) -> Row {
+    totals.last_txn += 1;
+    Row {
+        txn: totals.last_txn,
+        time_us,
+        kind,
+        actor: None,
+        proof: Proof::None,
+        settings: vec![],
+        refs: vec![],
+        objects: Default::default(),
+        commits: vec![],
+        covers: None,
+        index: None,
+        pack: None,
+    }
+}
+
+/// Returns the time of a new row: now, but never before the row before it, unless that one is impossibly far ahead.
+fn now_us(previous_us: i64) -> i64 {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_micros() as i64);
+    if previous_us > now + MAX_CLOCK_LEAD_US {
+        now
+    } else {
+        now.max(previous_us)
+    }
+}
