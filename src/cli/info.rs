@@ -105,7 +105,7 @@ pub fn run(args: &Args, output: &mut Output) -> Done {
 }
 
 fn read(path: &Path) -> anyhow::Result<(Info, Vec<String>)> {
-    let snapshot = znippy::archive::Snapshot::open(&open::existing_path(path))?;
+    let snapshot = open::quiet_snapshot(path)?;
     let info = snapshot
         .info()
         .with_context(|| format!("cannot count what {} holds", path.display()))?;

@@ -1,8 +1,9 @@
 //! The edits that bring about the steps of a plan, made for one state of the archive.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bstr::{BString, ByteSlice};
+use gix_hash::ObjectId;
 use znippy::{
     archive::Snapshot,
     refs::{Expected, RefEdit, Target},
@@ -18,6 +19,7 @@ use crate::cli::exit;
 const MAX_DEPTH: usize = 5;
 
 /// The edits for a snapshot.
+#[derive(Default)]
 pub struct Edits {
     pub edits: Vec<RefEdit>,
     /// Whether the expectation of the edit is the caller's, and not filled in.
@@ -30,79 +32,133 @@ impl Edits {
     /// # Errors
     /// Fails where two steps are about the same reference, and where an object is not there or of the wrong kind.
     pub fn make(snapshot: &Snapshot, steps: &[Step]) -> anyhow::Result<Edits> {
-        let mut links: BTreeMap<BString, BString> = BTreeMap::new();
-        let mut ends: BTreeMap<BString, (&Step, Option<Target>)> = BTreeMap::new();
-        for step in steps {
-            let (name, value) = follow(snapshot, step, &mut links)?;
-            if ends.insert(name.clone(), (step, value)).is_some() {
-                return Err(exit::usage(format!(
-                    "{name}: more than one change of the same reference"
-                )));
-            }
-        }
+        let mut passed = Passed::default();
+        let mut changed: BTreeSet<BString> = BTreeSet::new();
+        let mut made = Edits::default();
         let objects = Objects::new(snapshot);
-        let mut made = Edits {
-            edits: Vec::new(),
-            asked: Vec::new(),
-        };
-        for (name, target) in links {
-            if ends.contains_key(&name) {
-                return Err(exit::usage(format!(
-                    "{name}: it is changed, and changed through, in one transaction"
-                )));
+        for step in steps {
+            let (name, value) = passed.follow(snapshot, &step.name, step.deref)?;
+            let old = match (&step.old, &value) {
+                // git compares with the object that a symbolic reference leads to, also where it changes the reference itself.
+                (Old::Oid(oid), Some(Target::Symbolic(_))) => {
+                    passed.compare(snapshot, &name, *oid)?;
+                    &Old::Any
+                }
+                (old, _) => old,
+            };
+            if !changed.insert(name.clone()) {
+                let why = "more than one change of the same reference";
+                return Err(exit::usage(format!("{name}: {why}")));
             }
-            let target_now = Target::Symbolic(target.clone());
-            let expected = Expected::Symbolic(target);
-            made.edits.push(RefEdit {
-                name,
-                expected,
-                new: Some(target_now),
-                rewinds: false,
-            });
-            made.asked.push(false);
+            if let Some(edit) = edit(&objects, name, old, &step.new, value)? {
+                made.push(edit, !matches!(old, Old::Any));
+            }
         }
-        for (name, (step, value)) in ends {
-            if let Some(edit) = edit(&objects, name, step, value)? {
-                made.edits.push(edit);
-                made.asked.push(!matches!(step.old, Old::Any));
+        for (name, value, asked) in passed.comparisons() {
+            if changed.contains(&name) {
+                let why = "it is changed itself, and through a symbolic reference, in one transaction";
+                return Err(exit::usage(format!("{name}: {why}")));
             }
+            made.push(unchanged(name, value), asked);
         }
         Ok(made)
     }
+
+    fn push(&mut self, edit: RefEdit, asked: bool) {
+        self.edits.push(edit);
+        self.asked.push(asked);
+    }
 }
 
-/// Returns the reference that `step` is about, with its value, and notes the symbolic references on the way.
-fn follow(
-    snapshot: &Snapshot,
-    step: &Step,
-    links: &mut BTreeMap<BString, BString>,
-) -> anyhow::Result<(BString, Option<Target>)> {
-    let mut name = step.name.clone();
-    for _ in 0..=MAX_DEPTH {
-        match snapshot.find_ref(name.as_bstr())? {
-            Some(Target::Symbolic(target)) if step.deref => {
-                links.insert(name, target.clone());
-                name = target;
+/// What else than the changed references the changes depend on.
+#[derive(Default)]
+struct Passed {
+    /// Symbolic references on the way to a changed reference, and their targets.
+    links: BTreeMap<BString, BString>,
+    /// References that must hold an object, because a changed symbolic reference leads to them.
+    compared: BTreeMap<BString, ObjectId>,
+}
+
+impl Passed {
+    /// Returns the reference that `name` stands for, with its value, and notes the symbolic references on the way.
+    fn follow(
+        &mut self,
+        snapshot: &Snapshot,
+        name: &BString,
+        deref: bool,
+    ) -> anyhow::Result<(BString, Option<Target>)> {
+        let mut at = name.clone();
+        for _ in 0..=MAX_DEPTH {
+            match snapshot.find_ref(at.as_bstr())? {
+                Some(Target::Symbolic(target)) if deref => {
+                    self.links.insert(at, target.clone());
+                    at = target;
+                }
+                value => return Ok((at, value)),
             }
-            value => return Ok((name, value)),
+        }
+        let why = "too many symbolic references in a row, or a circle of them";
+        Err(exit::no(format!("{name}: {why}")))
+    }
+
+    /// Returns the values that must not change, and whether the caller asked for them.
+    fn comparisons(self) -> impl Iterator<Item = (BString, Target, bool)> {
+        let links = self
+            .links
+            .into_iter()
+            .map(|(name, target)| (name, Target::Symbolic(target), false));
+        let object = |oid| Target::Object { oid, peeled: None };
+        links.chain(
+            self.compared
+                .into_iter()
+                .map(move |(name, oid)| (name, object(oid), true)),
+        )
+    }
+
+    /// Checks that the symbolic reference `name` leads to `oid`, and notes where.
+    fn compare(&mut self, snapshot: &Snapshot, name: &BString, oid: ObjectId) -> anyhow::Result<()> {
+        match Passed::default().follow(snapshot, name, true)? {
+            (end, Some(Target::Object { oid: found, .. })) if found == oid => {
+                self.compared.insert(end, oid);
+                Ok(())
+            }
+            (end, _) => Err(exit::no(format!(
+                "{name}: it leads to {end}, which does not hold {oid}; nothing was changed"
+            ))),
         }
     }
-    Err(exit::no(format!(
-        "{}: too many symbolic references in a row, or a circle of them",
-        step.name
-    )))
+}
+
+/// Makes an edit that only compares.
+fn unchanged(name: BString, value: Target) -> RefEdit {
+    let expected = match &value {
+        Target::Object { oid, .. } => Expected::Oid(*oid),
+        Target::Symbolic(target) => Expected::Symbolic(target.clone()),
+    };
+    RefEdit {
+        name,
+        expected,
+        new: Some(value),
+        rewinds: false,
+    }
 }
 
 /// Makes the edit of the reference `name`, which holds `value`. `None` where there is nothing to do or to compare.
-fn edit(objects: &Objects<'_>, name: BString, step: &Step, value: Option<Target>) -> anyhow::Result<Option<RefEdit>> {
-    let expected = match (&step.old, &value) {
+fn edit(
+    objects: &Objects<'_>,
+    name: BString,
+    old: &Old,
+    new: &New,
+    value: Option<Target>,
+) -> anyhow::Result<Option<RefEdit>> {
+    let expected = match (old, &value) {
         (Old::Absent, _) | (Old::Any, None) => Expected::Absent,
         (Old::Oid(oid), _) | (Old::Any, Some(Target::Object { oid, .. })) => Expected::Oid(*oid),
         (Old::Symbolic(target), _) | (Old::Any, Some(Target::Symbolic(target))) => Expected::Symbolic(target.clone()),
     };
     let mut rewinds = false;
-    let new = match &step.new {
-        New::Delete if value.is_none() && matches!(step.old, Old::Any) => return Ok(None),
+    let new = match new {
+        New::Delete if value.is_none() && matches!(old, Old::Any) => return Ok(None),
         New::Delete => None,
         New::Symbolic(target) => {
             rewinds = matches!(value, Some(Target::Object { .. }));
@@ -116,16 +172,14 @@ fn edit(objects: &Objects<'_>, name: BString, step: &Step, value: Option<Target>
             };
             Some(target)
         }
-        New::Keep => match &step.old {
+        New::Keep => match old {
             Old::Symbolic(target) => Some(Target::Symbolic(target.clone())),
-            Old::Oid(oid) => match value {
-                Some(Target::Object { oid: now, peeled }) if now == *oid => Some(Target::Object { oid: now, peeled }),
-                _ => Some(Target::Object {
-                    oid: *oid,
-                    peeled: None,
-                }),
-            },
-            Old::Any | Old::Absent => None,
+            Old::Oid(oid) => Some(Target::Object {
+                oid: *oid,
+                peeled: None,
+            }),
+            Old::Absent => None,
+            Old::Any => value,
         },
     };
     Ok(Some(RefEdit {

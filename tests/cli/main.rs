@@ -1,0 +1,14 @@
+//! The program `znippy`: each verb, its exit codes and its output, with git's own commands as the oracle.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod bad_paths;
+mod fixture;
+mod info;
+mod init;
+mod output;
+mod parity;
+mod races;
+mod refs;
+mod update;
