@@ -2,13 +2,6 @@
 
 use std::{fs, path::Path};
 
-use bstr::{BString, ByteSlice};
-use znippy::{
-    archive::{self, HeadHint, LockPolicy, NewPack, Transaction},
-    pack::disk::DiskPack,
-    refs::{EditResult, Expected, RefEdit, Target},
-};
-
 use crate::common::Sandbox;
 
 /// The sandbox with `bare.git` and `app.znippy`: the branches main (two commits), old and side (one each, of which side has
@@ -42,68 +35,8 @@ pub fn fixture(format: &str) -> Sandbox {
         "",
         "git clone -q --mirror work bare.git && rm bare.git/packed-refs~ 2>/dev/null || true",
     );
-    store(&sandbox, "bare.git", "app.znippy");
+    sandbox.ok("bare.git", "git push -q --mirror \"znippy::$A/app\"");
     sandbox
-}
-
-/// Stores the repository in `dir`, packed as one pack, as the archive `file`, through the library.
-pub fn store(sandbox: &Sandbox, dir: &str, file: &str) {
-    let pack = sandbox.path("all.pack");
-    sandbox.ok(
-        dir,
-        &format!("git pack-objects -q --all --stdout --delta-base-offset </dev/null >'{0}' && git index-pack -o '{1}' '{0}' >/dev/null",
-            pack.display(), pack.with_extension("idx").display()),
-    );
-    let format = match sandbox.ok(dir, "git rev-parse --show-object-format").text() {
-        "sha256" => gix_hash::Kind::Sha256,
-        _ => gix_hash::Kind::Sha1,
-    };
-    let listed = sandbox
-        .ok(
-            dir,
-            "git for-each-ref --format='%(refname) %(objectname) %(*objectname)'",
-        )
-        .stdout;
-    let edits: Vec<RefEdit> = listed.lines().map(edit).collect();
-    let head = sandbox.ok(dir, "git symbolic-ref HEAD").text().to_owned();
-    let (file_handle, path, id, entries) = DiskPack::open(&pack, format).unwrap().into_parts();
-    let transaction = Transaction {
-        packs: vec![NewPack {
-            file: file_handle,
-            path,
-            id,
-            entries: (*entries).clone(),
-        }],
-        edits,
-        atomic: true,
-        head: HeadHint {
-            candidates: vec![head.into()],
-        },
-        ..Transaction::default()
-    };
-    let outcome = archive::create_with(&sandbox.path(file), format, transaction, LockPolicy::default()).unwrap();
-    assert!(
-        outcome
-            .results
-            .iter()
-            .all(|result| matches!(result, EditResult::Applied { .. })),
-        "{:?}",
-        outcome.results
-    );
-    fs::remove_file(pack.with_extension("idx")).unwrap();
-    fs::remove_file(pack).unwrap();
-}
-
-fn edit(line: &str) -> RefEdit {
-    let fields: Vec<&[u8]> = line.as_bytes().split_str(" ").collect();
-    let oid = gix_hash::ObjectId::from_hex(fields[1]).unwrap();
-    let peeled = gix_hash::ObjectId::from_hex(fields[2]).ok();
-    RefEdit {
-        name: BString::from(fields[0]),
-        expected: Expected::Absent,
-        new: Some(Target::Object { oid, peeled }),
-        rewinds: false,
-    }
 }
 
 /// Asserts that the archive and the bare repository of the fixture have the same references.
