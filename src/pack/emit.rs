@@ -77,10 +77,14 @@ pub fn emit(
     };
     emitter.run(progress)?;
     let Emitter {
-        encoder, sink, written, ..
+        encoder,
+        mut sink,
+        written,
+        ..
     } = emitter;
     let recompressed = encoder.rebuilt();
-    let (bytes, pack_id) = sink.finish()?;
+    let pack_id = sink.hash()?;
+    let bytes = sink.finish(&pack_id)?;
     let entries = order.table(&written);
     let objects = u64::from(objects);
     Ok(Receipt {

@@ -8,6 +8,7 @@ mod changes;
 pub mod delta;
 pub mod disk;
 pub mod emit;
+pub mod finder;
 pub mod graph;
 pub mod header;
 pub mod idx;

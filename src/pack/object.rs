@@ -10,6 +10,7 @@ use super::{
     bases::Bases,
     blocks::Blocks,
     delta,
+    finder::Finder,
     header::{self, EntryHeader, EntryKind},
 };
 use crate::error::{Error, Result};
@@ -49,6 +50,7 @@ impl Default for ReaderOptions {
 pub struct ObjectReader<'a> {
     store: &'a dyn PackStore,
     options: ReaderOptions,
+    finder: Finder<'a>,
     state: RefCell<State>,
 }
 
@@ -87,6 +89,7 @@ impl<'a> ObjectReader<'a> {
         ObjectReader {
             store,
             options,
+            finder: Finder::new(store),
             state: RefCell::new(state),
         }
     }
@@ -96,12 +99,20 @@ impl<'a> ObjectReader<'a> {
         self.store
     }
 
+    /// Returns where the object is, or `None` where the store does not have it. Quick for many look-ups, too.
+    ///
+    /// # Errors
+    /// Fails where the store's index cannot be read.
+    pub fn find(&self, id: &oid) -> Result<Option<Location>> {
+        self.finder.find(id)
+    }
+
     /// Returns whether the store has the object, without reading it.
     ///
     /// # Errors
     /// Fails where the store's index cannot be read.
     pub fn contains(&self, id: &oid) -> Result<bool> {
-        Ok(self.store.lookup(id)?.is_some())
+        Ok(self.find(id)?.is_some())
     }
 
     /// Returns kind and size of an object, or `None` where the store does not have it. Content is not inflated.
@@ -109,7 +120,7 @@ impl<'a> ObjectReader<'a> {
     /// # Errors
     /// Fails where the pack cannot be read or is damaged there.
     pub fn header(&self, id: &oid) -> Result<Option<(Kind, u64)>> {
-        match self.store.lookup(id)? {
+        match self.find(id)? {
             Some(at) => self.header_at(at).map(Some).map_err(|err| name_object(err, id)),
             None => Ok(None),
         }
@@ -148,7 +159,7 @@ impl<'a> ObjectReader<'a> {
     /// # Errors
     /// Fails where the pack cannot be read or is damaged there, and where the object exceeds the size limit.
     pub fn read(&self, id: &oid) -> Result<Option<Object>> {
-        match self.store.lookup(id)? {
+        match self.find(id)? {
             Some(at) => self.read_at(at).map(Some).map_err(|err| name_object(err, id)),
             None => Ok(None),
         }
@@ -240,7 +251,7 @@ impl<'a> ObjectReader<'a> {
             EntryKind::OfsDelta(distance) => header::base_offset(offset, distance)
                 .map(|base| (pack, base))
                 .map_err(|why| self.invalid(pack, offset, why)),
-            EntryKind::RefDelta(base) => match self.store.lookup(&base)? {
+            EntryKind::RefDelta(base) => match self.find(&base)? {
                 Some(at) => Ok((at.pack, at.offset)),
                 None => Err(self.invalid(pack, offset, &format!("its delta base {base} is missing"))),
             },

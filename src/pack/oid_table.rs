@@ -59,6 +59,20 @@ impl OidTable {
         (number, true)
     }
 
+    /// Returns the number of `id`, if it is in the table.
+    pub fn get(&self, id: &[u8]) -> Option<u32> {
+        let mut slot = self.first_slot(id);
+        loop {
+            match self.slots[slot] {
+                0 => return None,
+                number if self.ids[(number - 1) as usize * self.width..][..self.width] == *id => {
+                    return Some(number - 1);
+                }
+                _ => slot = (slot + 1) & (self.slots.len() - 1),
+            }
+        }
+    }
+
     fn first_slot(&self, id: &[u8]) -> usize {
         let word = u64::from_le_bytes(id[..8].try_into().expect("ids have at least 20 bytes"));
         let mixed = (word ^ self.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);

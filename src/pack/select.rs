@@ -101,7 +101,7 @@ impl Tips {
         let mut id = tip.to_owned();
         let mut why = String::new();
         loop {
-            let Some(at) = store.lookup(&id)? else {
+            let Some(at) = reader.find(&id)? else {
                 return if want.is_some() {
                     Err(reader.missing(&id, &why))
                 } else {

@@ -44,6 +44,11 @@ impl Repo {
         Some(repo)
     }
 
+    /// Returns whether it was cloned with a filter, so that objects may be missing.
+    pub fn has_gaps(&self) -> bool {
+        self.packs().iter().any(|pack| pack.with_extension("promisor").exists())
+    }
+
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new("git");
         command.arg("-C").arg(&self.path).args(args);

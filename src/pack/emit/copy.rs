@@ -2,20 +2,15 @@
 
 use std::io::Write;
 
-use gix_hash::hasher;
-
-use super::sink::cannot_write;
+use super::sink::Sink;
 use crate::{
     error::{Error, Result},
     pack::{PackRank, PackStore},
 };
 
-/// Bytes read and written at once.
-const CHUNK: usize = 1 << 20;
-
 /// Writes the whole of `pack` to `out`, byte for byte, and checks its trailing hash against [`PackStore::pack_id`] on the way.
 ///
-/// `progress` is called after each MiB with the bytes written so far and in all.
+/// `progress` is called now and then with the bytes written so far and in all.
 ///
 /// # Errors
 /// Fails where the pack cannot be read or is not what its trailer says (which is known only at the end: what was written
@@ -35,18 +30,13 @@ pub fn copy_verbatim(
     let hashed_len = len
         .checked_sub(hash_len)
         .ok_or_else(|| invalid("it is too short for its trailer".into()))?;
-    let mut hasher = hasher(id.kind());
-    let mut chunk = vec![0; CHUNK];
+    let mut sink = Sink::new(out, id.kind());
     let mut at = 0;
     while at < hashed_len {
-        let part = &mut chunk[..(CHUNK as u64).min(hashed_len - at) as usize];
-        store.read_exact_at(pack, at, part)?;
-        hasher.update(part);
-        out.write_all(part).map_err(cannot_write)?;
-        at += part.len() as u64;
+        at += sink.write_from(hashed_len - at, |buf| store.read_exact_at(pack, at, buf))?;
         progress(at, len);
     }
-    let found = hasher.try_finalize().map_err(|err| invalid(err.to_string()))?;
+    let found = sink.hash()?;
     let mut trailer = gix_hash::ObjectId::null(id.kind());
     store.read_exact_at(pack, hashed_len, trailer.as_mut_slice())?;
     if found != id || trailer != id {
@@ -54,9 +44,7 @@ pub fn copy_verbatim(
             "its content hashes to {found}, its trailer is {trailer}, but it should be {id}"
         )));
     }
-    out.write_all(id.as_slice())
-        .and_then(|()| out.flush())
-        .map_err(cannot_write)?;
+    sink.finish(&id)?;
     progress(len, len);
     Ok(())
 }

@@ -8,14 +8,12 @@ use gix_zlib::{
     stream::deflate::{Compress, FlushCompress},
 };
 
-use super::{
-    Written,
-    order::{Order, pack_objects},
-};
+use super::{Written, order::Order};
 use crate::{
     error::{Error, Result},
     pack::{
         EntryTable, PackRank,
+        finder::pack_objects,
         header::{self, EntryHeader, EntryKind},
         idx::rows_by_offset,
         object::ObjectReader,
@@ -104,10 +102,9 @@ impl<'a, 's> Encoder<'a, 's> {
     /// Returns the index of the base of entry `index`, if it is sent before.
     fn base_sent(&mut self, index: usize, entry: &EntryHeader) -> Result<Option<usize>> {
         let pack = self.order.pack(index);
-        let store = self.reader.store();
         let base = match entry.kind {
             EntryKind::Base(_) => return Ok(None),
-            EntryKind::RefDelta(id) => match store.lookup(&id)? {
+            EntryKind::RefDelta(id) => match self.reader.find(&id)? {
                 Some(at) => self.order.find(at.pack, at.offset),
                 None => return Err(self.invalid(index, &format!("its delta base {id} is missing"))),
             },
@@ -133,7 +130,7 @@ impl<'a, 's> Encoder<'a, 's> {
         }
         if !self.tables.contains_key(&pack) {
             let sent = self.order.count_of(pack);
-            let table = if u64::from(pack_objects(self.reader, pack)?) <= 1024 + sent as u64 * TABLE_RATIO {
+            let table = if u64::from(pack_objects(store, pack)?) <= 1024 + sent as u64 * TABLE_RATIO {
                 let table = store.entries(pack)?;
                 let rows = rows_by_offset(&table.offsets);
                 Some((table, rows))
@@ -148,7 +145,7 @@ impl<'a, 's> Encoder<'a, 's> {
         let Ok(at) = rows.binary_search_by_key(&offset, |row| table.offsets[*row as usize]) else {
             return Ok(None);
         };
-        match store.lookup(table.oid(rows[at] as usize))? {
+        match self.reader.find(table.oid(rows[at] as usize))? {
             Some(copy) => Ok(self.order.find(copy.pack, copy.offset)),
             None => Ok(None),
         }

@@ -5,7 +5,9 @@ use gix_hash::oid;
 use super::Written;
 use crate::{
     error::{Error, Result},
-    pack::{EntryTable, PackRank, header, idx::rows_by_offset, object::ObjectReader, selection::Selection},
+    pack::{
+        EntryTable, PackRank, finder::pack_objects, idx::rows_by_offset, object::ObjectReader, selection::Selection,
+    },
 };
 
 /// Where fewer than one in so many of a pack's entries are sent, their ends are found by inflating them; otherwise in the
@@ -58,7 +60,7 @@ impl<'a> Order<'a> {
     /// Finds the ends of the entries `first..last`, all of `pack`.
     fn find_ends(&mut self, reader: &ObjectReader<'_>, pack: PackRank, first: usize, last: usize) -> Result<()> {
         let store = reader.store();
-        if ((last - first) as u64) < u64::from(pack_objects(reader, pack)?) / TABLE_RATIO {
+        if ((last - first) as u64) < u64::from(pack_objects(store, pack)?) / TABLE_RATIO {
             for index in first..last {
                 let end = reader.entry_end(self.location(index))?;
                 if index + 1 < last && end > self.start(index + 1) {
@@ -175,15 +177,4 @@ impl<'a> Order<'a> {
         }
         table
     }
-}
-
-/// Returns the number of objects that the header of `pack` tells.
-pub(super) fn pack_objects(reader: &ObjectReader<'_>, pack: PackRank) -> Result<u32> {
-    let store = reader.store();
-    let mut head = [0; header::PACK_HEADER_LEN as usize];
-    store.read_exact_at(pack, 0, &mut head)?;
-    header::parse_pack_header(&head).map_err(|why| Error::InvalidPack {
-        name: store.pack_name(pack),
-        why,
-    })
 }

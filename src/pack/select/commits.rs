@@ -112,7 +112,7 @@ impl<'a, 's> Commits<'a, 's> {
         }
         let store = self.reader.store();
         let id = self.ids.id(number).to_owned();
-        let Some(at) = store.lookup(&id)? else {
+        let Some(at) = self.reader.find(&id)? else {
             if flags & HIDDEN != 0 {
                 self.nodes[number as usize].flags |= MISSING;
                 return Ok(());

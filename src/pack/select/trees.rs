@@ -154,8 +154,7 @@ impl<'a, 's> Trees<'a, 's> {
         self.flags[number as usize] = TAKEN;
         let at = self
             .reader
-            .store()
-            .lookup(id)?
+            .find(id)?
             .ok_or_else(|| self.reader.missing(id, &named_by()))?;
         self.selection.push(id, Some(kind), at);
         if self.selection.len().is_multiple_of(PROGRESS_STEP) {
@@ -175,7 +174,7 @@ impl<'a, 's> Trees<'a, 's> {
         }
         self.flags[number as usize] = HIDDEN;
         if kind == Kind::Tree
-            && let Some(at) = self.reader.store().lookup(id_of(id))?
+            && let Some(at) = self.reader.find(id_of(id))?
         {
             self.stack.push(Open { number, at, path });
         }
