@@ -84,6 +84,8 @@ struct PushState {
     config: Config,
     format: Kind,
     listing: Listing,
+    /// A batch was carried out.
+    pushed: bool,
 }
 
 impl<R: BufRead, W: Write> Session<R, W> {
@@ -134,7 +136,7 @@ impl<R: BufRead, W: Write> Session<R, W> {
         let (word, argument) = line.split_once_str(" ").unwrap_or((line.as_bytes(), b""));
         let argument = argument.as_bstr();
         match word {
-            b"" => return Ok(false),
+            b"" => return self.end().map(|()| false),
             b"capabilities" => {
                 let mut lines: Vec<BString> = CAPABILITIES.iter().map(|&name| name.into()).collect();
                 lines.push(BString::default());
@@ -164,9 +166,37 @@ impl<R: BufRead, W: Write> Session<R, W> {
         Ok(true)
     }
 
+    /// Takes leave of git.
+    ///
+    /// # Errors
+    /// Fails where there is nothing yet and git had nothing to push: a script must not take that for a backup.
+    fn end(&self) -> Result<()> {
+        match &self.listed {
+            Some(Listed {
+                snapshot,
+                push: Some(state),
+            }) if state.listing.values.is_empty() && !state.pushed => {
+                let path = self.remote.path().display();
+                match snapshot {
+                    Some(_) => bail!("{path}: nothing to push, the archive is still empty"),
+                    None => {
+                        bail!("{path}: nothing to push, so no archive was created (`znippy init` makes an empty one)")
+                    }
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn list(&mut self) -> Result<()> {
         // Refused before anything is shown: git would go on and make a full clone.
         self.options.refuse_partial_history()?;
+        if self.remote.is_relative() {
+            let config = config::Pending::start()?.finish()?;
+            if !self.remote.is_being_cloned(&config) {
+                self.remote.refuse_relative(&config)?;
+            }
+        }
         let snapshot = self.remote.open(self.options.voice)?;
         let mut lines = vec![object_format_line(snapshot.object_format())];
         list_refs(&snapshot, &mut lines)?;
@@ -217,6 +247,7 @@ impl<R: BufRead, W: Write> Session<R, W> {
                 config,
                 format,
                 listing,
+                pushed: false,
             }),
         });
         self.reply(&lines)
@@ -268,10 +299,11 @@ impl<R: BufRead, W: Write> Session<R, W> {
         let Some(Listed {
             snapshot,
             push: Some(state),
-        }) = &self.listed
+        }) = &mut self.listed
         else {
             bail!("git pushes without having asked what is there");
         };
+        state.pushed = true;
         let push = Push {
             remote: &self.remote,
             options: &self.options,

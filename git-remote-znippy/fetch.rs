@@ -11,9 +11,10 @@ use gix_hash::ObjectId;
 use znippy::{
     archive::Snapshot,
     pack::{
-        EntryTable, PackStore,
+        EntryTable, Kind, PackStore,
         emit::{copy_verbatim, emit},
         object::ObjectReader,
+        parse,
         select::{SelectOptions, select},
         selection::Selection,
     },
@@ -114,28 +115,21 @@ impl Fetch<'_> {
                 });
             }
         }
-        let mut selection = self.select(wants, &haves)?;
+        let reader = ObjectReader::new(self.snapshot);
+        let mut progress = Progress::new(self.options.voice, "Counting objects", false);
+        let options = SelectOptions {
+            progress: Some(&mut |done| progress.update(done, 0)),
+            ..Default::default()
+        };
+        let mut selection = select(&reader, wants, &haves, options)?;
         if self.options.follow_tags {
-            let tags = following_tags(&refs, &selection);
-            if !tags.is_empty() {
-                selection = self.select(&[wants, &tags].concat(), &haves)?;
-            }
+            add_following_tags(&reader, &refs, &mut selection)?;
         }
         Ok(if selection.is_empty() {
             Plan::Nothing
         } else {
             Plan::Objects(selection)
         })
-    }
-
-    fn select(&self, wants: &[ObjectId], haves: &[ObjectId]) -> Result<Selection> {
-        let mut progress = Progress::new(self.options.voice, "Counting objects", false);
-        let reader = ObjectReader::new(self.snapshot);
-        let options = SelectOptions {
-            progress: Some(&mut |done| progress.update(done, 0)),
-            ..Default::default()
-        };
-        Ok(select(&reader, wants, haves, options)?)
     }
 
     /// Returns the client's tips that the archive knows.
@@ -176,8 +170,8 @@ impl Fetch<'_> {
     }
 }
 
-/// Returns the annotated tags whose object is in `selection`, as git's own servers do with `include-tag`.
-fn following_tags(refs: &[Ref], selection: &Selection) -> Vec<ObjectId> {
+/// Adds the annotated tags of what is selected, as git's own servers do with `include-tag`.
+fn add_following_tags(reader: &ObjectReader<'_>, refs: &[Ref], selection: &mut Selection) -> Result<()> {
     let mut tags: HashMap<ObjectId, Vec<ObjectId>> = HashMap::new();
     for reference in refs.iter().filter(|each| each.name.starts_with(b"refs/tags/")) {
         if let Target::Object {
@@ -188,10 +182,27 @@ fn following_tags(refs: &[Ref], selection: &Selection) -> Vec<ObjectId> {
             tags.entry(peeled).or_default().push(oid);
         }
     }
-    match tags.is_empty() {
-        true => Vec::new(),
-        false => selection.oids().filter_map(|oid| tags.remove(&oid)).flatten().collect(),
+    if tags.is_empty() {
+        return Ok(());
     }
+    let mut following: Vec<ObjectId> = selection.oids().filter_map(|oid| tags.remove(&oid)).flatten().collect();
+    let is_tag = |&index: &usize| selection.kind(index) == Some(Kind::Tag);
+    let mut selected: HashSet<ObjectId> = (0..selection.len())
+        .filter(is_tag)
+        .map(|index| selection.oid(index).to_owned())
+        .collect();
+    // A tag may name another tag, which then follows too.
+    while let Some(tag) = following.pop() {
+        let Some(at) = reader.store().lookup(&tag)? else {
+            continue;
+        };
+        let object = reader.read_at(at)?;
+        if object.kind == Kind::Tag && selected.insert(tag) {
+            selection.push(&tag, Some(Kind::Tag), at);
+            following.extend(parse::tag(&object.data, reader.store().object_format()).map(|(target, _)| target));
+        }
+    }
+    Ok(())
 }
 
 /// Returns the object a reference holds by itself.

@@ -14,10 +14,13 @@ mod install;
 mod judge;
 mod objects;
 mod options;
+mod prove;
 mod push;
 mod quote;
 mod remote;
+mod report;
 mod spool;
+mod submit;
 mod ui;
 
 use std::{ffi::OsString, os::unix::ffi::OsStringExt, process::ExitCode};

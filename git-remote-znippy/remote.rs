@@ -63,7 +63,7 @@ impl Remote {
     pub fn open(&self, voice: Voice) -> Result<Snapshot, Error> {
         let snapshot = Snapshot::open(self.path())?;
         for warning in snapshot.warnings() {
-            voice.warning(warning);
+            voice.warning(format_args!("{}: {warning}", self.path().display()));
         }
         Ok(snapshot)
     }
@@ -71,6 +71,16 @@ impl Remote {
     /// Returns whether git knows the remote by a name that its configuration explains.
     fn is_configured(&self, config: &Config) -> bool {
         config.remote(self.name.as_bstr(), "url").is_some() || config.remote(self.name.as_bstr(), "vcs").is_some()
+    }
+
+    /// Returns whether the URL is a relative path.
+    pub fn is_relative(&self) -> bool {
+        self.located.relative
+    }
+
+    /// Returns whether `git clone` is about to set up this remote: it stores the URL first and what to fetch last.
+    pub fn is_being_cloned(&self, config: &Config) -> bool {
+        config.remote(self.name.as_bstr(), "fetch").is_none()
     }
 
     /// Refuses a stored relative URL: git runs the helper in a different directory for each command and worktree, and
