@@ -14,3 +14,11 @@ pub fn run(_args: &Args, output: &mut Output) -> Done {
     output.line(format!("znippy {LONG}"))?;
     Ok(Exit::Done)
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_format_version_is_that_of_the_library() {
+        assert!(super::LONG.ends_with(&format!("(archive format {})", znippy::format::VERSION)));
+    }
+}

@@ -1,8 +1,13 @@
 //! Several writers at once.
 
-use std::thread;
+use std::{fs::OpenOptions, thread, time::Duration};
 
-use crate::fixture::fixture;
+use znippy::media::{LockByte, lock_with_timeout};
+
+use crate::{
+    common::fingerprint,
+    fixture::{assert_one_error, fixture},
+};
 
 #[test]
 fn of_many_swaps_exactly_one_wins() {
@@ -42,5 +47,43 @@ fn no_update_is_lost() {
     assert_eq!(
         s.ok("", "znippy refs get app refs/heads/hot").stdout,
         s.ok("", "echo $side").stdout
+    );
+}
+
+#[test]
+fn a_writer_waits_for_the_lock_and_a_reader_does_not() {
+    let s = fixture("sha1");
+    let path = s.path("app.znippy");
+    let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    let guard = lock_with_timeout(&file, LockByte::Writer, Duration::ZERO, |_, _| {}).unwrap();
+    let before = fingerprint(&path);
+    for line in ["refs head app side", "refs cas app refs/heads/new '' $main"] {
+        let ran = s.fails("", &format!("znippy -q {line} --wait 0"));
+        assert_eq!(ran.code, 4, "{line}: {}", ran.stderr);
+        assert_one_error(&ran.stderr, "app.znippy");
+    }
+    let ran = s.fails(
+        "",
+        "echo create refs/heads/new $main | znippy refs update --stdin --wait 0 app",
+    );
+    assert_eq!(ran.code, 4, "{}", ran.stderr);
+    for line in ["info", "refs list", "refs head"] {
+        s.ok("", &format!("znippy {line} app"));
+    }
+    assert!(before == fingerprint(&path), "somebody wrote without the lock");
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| s.ok("", "znippy refs cas app refs/heads/new '' $main"));
+        thread::sleep(Duration::from_millis(1500));
+        drop(guard);
+        let ran = waiting.join().unwrap();
+        assert!(
+            ran.stderr.starts_with("note: "),
+            "it waited without a word: {}",
+            ran.stderr
+        );
+    });
+    assert_eq!(
+        s.ok("", "znippy refs get app refs/heads/new").stdout,
+        s.ok("", "echo $main").stdout
     );
 }

@@ -8,7 +8,7 @@ use znippy::{
     refs::{EditResult, RefEdit, Rejection},
 };
 
-use crate::cli::{exit, output::Output};
+use crate::cli::{exit, git, output::Output};
 
 /// Commits `edits`, all or nothing, and returns what became of each.
 pub fn commit(
@@ -28,6 +28,7 @@ pub fn commit(
         edits,
         atomic: true,
         dry_run,
+        actor: if dry_run { None } else { git::committer() },
         ..Transaction::default()
     };
     let outcome = archive::commit(snapshot.path(), transaction, lock)?;
