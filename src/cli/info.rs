@@ -11,8 +11,7 @@ use super::{Done, escape, exit, exit::Exit, open, output::Output};
 
 /// Show what archives hold: format, identity, refs, packs, objects, bytes
 ///
-/// Reads a few kilobytes of each archive, whatever its size, takes no lock and writes nothing. It does not re-read the
-/// stored objects. An archive that cannot be read does not stop the others; the exit code is that of the worst.
+/// Reads the references and the newest figures of each archive, not its objects, takes no lock and writes nothing. An archive that cannot be read does not stop the others; the exit code is that of the worst.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -139,7 +138,7 @@ fn show(path: &Path, info: &Info, output: &mut Output) -> anyhow::Result<()> {
     let bytes = |count: u64| format!("{count} ({})", HumanBytes(count));
     let objects = match info.unresolved_objects {
         0 => info.objects.to_string(),
-        lag => format!("{} ({lag} not indexed yet)", info.objects),
+        lag => format!("{}, of which {lag} are not indexed yet", info.objects),
     };
     let head = info
         .head

@@ -35,7 +35,7 @@ impl Edits {
         let mut passed = Passed::default();
         let mut changed: BTreeSet<BString> = BTreeSet::new();
         let mut made = Edits::default();
-        let objects = Objects::new(snapshot);
+        let objects = Objects::new(snapshot, steps.len());
         for step in steps {
             let (name, value) = passed.follow(snapshot, &step.name, step.deref)?;
             let old = match (&step.old, &value) {

@@ -8,7 +8,7 @@ use crate::cli::{Done, exit, exit::Exit, open, output::Output};
 
 /// Print the object id of one reference
 ///
-/// A symbolic reference is followed. Reads this reference alone, however many there are.
+/// A symbolic reference is followed.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

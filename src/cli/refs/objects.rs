@@ -14,15 +14,23 @@ use znippy::{
 
 use crate::cli::exit;
 
+/// How many commits a transaction may read to find out which of its changes are fast-forwards: seconds, not minutes.
+const MAX_COMMITS: usize = 500_000;
+/// How many it may read for each change, however many changes there are.
+const MIN_COMMITS_EACH: usize = 200;
+
 /// The objects of a snapshot, with a cache for the time of a transaction.
 pub struct Objects<'a> {
     reader: ObjectReader<'a>,
+    commits_each: usize,
 }
 
 impl<'a> Objects<'a> {
-    pub fn new(snapshot: &'a Snapshot) -> Objects<'a> {
+    /// Prepares for a transaction of `changes` changes.
+    pub fn new(snapshot: &'a Snapshot, changes: usize) -> Objects<'a> {
         Objects {
             reader: ObjectReader::new(snapshot),
+            commits_each: (MAX_COMMITS / changes.max(1)).max(MIN_COMMITS_EACH),
         }
     }
 
@@ -47,8 +55,13 @@ impl<'a> Objects<'a> {
     }
 
     /// Returns whether it is certain that moving a reference from `old` to `new` leaves nothing behind: `old` is a commit
-    /// and an ancestor of `new`. Damage on the way makes it uncertain, and is for others to report.
+    /// and an ancestor of `new`. A long way and damage on it make it uncertain; the latter is for others to report.
     pub fn is_fast_forward(&self, old: ObjectId, new: ObjectId) -> bool {
-        old == new || is_ancestor(&self.reader, &old, &new, None).is_ok_and(|answer| answer == Some(true))
+        let known = || {
+            is_ancestor(&self.reader, &old, &new, Some(self.commits_each))
+                .ok()
+                .flatten()
+        };
+        old == new || known() == Some(true)
     }
 }
