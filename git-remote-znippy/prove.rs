@@ -3,16 +3,15 @@
 //! `git pack-objects` copies without hashing: from a damaged store it makes a pack whose index names one object and whose
 //! bytes hold another. And from a shallow, partial or grafted repository it makes packs with holes. Both succeed.
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use bstr::ByteSlice;
 use gix_hash::ObjectId;
 use znippy::{
-    format::columns::Proof,
+    archive::{self, Proven},
     pack::{
-        EntryTable, PackStore,
+        PackStore,
         disk::DiskPack,
         object::ObjectReader,
-        resolve::{ResolveOptions, resolve},
         select::{SelectOptions, select},
     },
 };
@@ -24,13 +23,14 @@ use crate::{judge::Update, push::Push, ui::Progress};
 const INLINE_LIMIT: u64 = 32 << 20;
 
 impl Push<'_> {
-    /// Re-hashes every object of `pack`, if `znippy.resolve` or its size says so. Returns the entries with kinds and sizes.
+    /// Proves the pack, if `znippy.resolve` or its size says so: that every object bears its name, and that all it needs
+    /// is there. `None` leaves that to `znippy index`.
     ///
     /// # Errors
-    /// Fails where an object is not what its name says.
-    pub fn proven_entries(&self, pack: &DiskPack) -> Result<(Option<EntryTable>, Proof)> {
+    /// Fails where an object is not what its name says, or is missing.
+    pub fn proven(&self, pack: &DiskPack, updates: &[Update]) -> Result<Option<Proven>> {
         let inline = match self.config.get("znippy.resolve").map(|value| value.as_bytes()) {
-            None | Some(b"auto") => pack.pack_len(0) <= INLINE_LIMIT,
+            None | Some(b"auto") => pack.pack_len(0) <= INLINE_LIMIT || self.client.may_have_holes(self.config),
             Some(b"always") => true,
             Some(b"defer") => false,
             Some(other) => bail!(
@@ -39,30 +39,13 @@ impl Push<'_> {
             ),
         };
         if !inline {
-            return Ok((None, Proof::None));
+            return Ok(None);
         }
+        let tips: Vec<ObjectId> = updates.iter().filter_map(|update| update.new).collect();
         let mut progress = Progress::new(self.options.voice, "Checking objects", false);
         let mut on_progress = |done, total| progress.update(done, total);
-        let mut table = EntryTable::clone(pack.table());
-        let options = ResolveOptions {
-            // A few objects are done before a second thread has started.
-            threads: match table.len() {
-                0..1000 => 1,
-                _ => ResolveOptions::default().threads,
-            },
-            progress: Some(&mut on_progress),
-            ..ResolveOptions::default()
-        };
-        let resolved = resolve(pack, 0, &table, options)?;
-        if let Some(damage) = resolved.damaged.first() {
-            bail!(
-                "object {} is damaged in this repository ({}); nothing was stored; `git fsck` tells more",
-                damage.oid,
-                damage.why
-            );
-        }
-        resolved.fill(&mut table);
-        Ok((Some(table), Proof::Names))
+        let proven = archive::prove(self.snapshot, pack, 0, &tips, Some(&mut on_progress));
+        Ok(Some(proven.context("nothing was stored")?))
     }
 
     /// Refuses updates whose history the client does not have completely and the archive cannot complete.

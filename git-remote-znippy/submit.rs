@@ -6,6 +6,7 @@ use anyhow::Result;
 use bstr::{BStr, BString, ByteSlice};
 use znippy::{
     archive::{self, HeadHint, LockPolicy, NewPack, Outcome, Snapshot, Transaction},
+    format::columns::Proof,
     pack::disk::DiskPack,
     refs::{EditResult, Expected, RefEdit, Rejection, Target},
 };
@@ -27,7 +28,7 @@ impl Push<'_> {
             return Ok(edits.iter().map(|_| EditResult::Applied { old: None }).collect());
         }
         let (packs, directory) = match spool {
-            Some(Spool { pack, directory }) => (vec![self.new_pack(pack)?], Some(directory)),
+            Some(Spool { pack, directory }) => (vec![self.new_pack(pack, updates)?], Some(directory)),
             None => (Vec::new(), None),
         };
         let transaction = Transaction {
@@ -145,16 +146,27 @@ impl Push<'_> {
         Ok(())
     }
 
-    fn new_pack(&self, pack: DiskPack) -> Result<NewPack> {
-        let (entries, proof) = self.proven_entries(&pack)?;
+    fn new_pack(&self, pack: DiskPack, updates: &[Update]) -> Result<NewPack> {
+        let proven = match self.options.dry_run {
+            true => None,
+            false => self.proven(&pack, updates)?,
+        };
         let (file, path, id, table) = pack.into_parts();
+        let mut entries = Arc::unwrap_or_clone(table);
+        let (proof, commits) = match proven {
+            Some(proven) => {
+                (entries.kinds, entries.sizes) = (proven.kinds, proven.sizes);
+                (proven.proof, proven.commits)
+            }
+            None => (Proof::None, Vec::new()),
+        };
         Ok(NewPack {
             file,
             path,
             id,
-            entries: entries.unwrap_or_else(|| Arc::unwrap_or_clone(table)),
+            entries,
             proof,
-            commits: vec![],
+            commits,
         })
     }
 }

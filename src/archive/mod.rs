@@ -8,6 +8,7 @@ mod open;
 mod packs;
 mod place_refs;
 mod prepare;
+mod prove;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +20,7 @@ use gix_hash::ObjectId;
 pub use commit::commit;
 pub use create::{create, create_with};
 pub use open::Snapshot;
+pub use prove::{Proven, prove};
 
 use crate::format::columns::{CommitRow, Proof};
 use crate::{

@@ -128,6 +128,11 @@ impl Snapshot {
         self.inner.state.footer.refs.rewound
     }
 
+    /// Returns whether it is proven that everything a reference reaches is here and bears its name.
+    pub fn is_closed(&self) -> bool {
+        self.inner.state.footer.totals.unproven == 0
+    }
+
     /// Returns the size of the file when the snapshot was taken, in bytes.
     pub fn file_len(&self) -> u64 {
         self.inner.file_len

@@ -154,6 +154,24 @@ impl SmallEntries {
 }
 
 impl Snapshot {
+    /// Returns the generation of a commit, where the commit graph has it.
+    pub fn commit_generation(&self, id: &oid) -> Result<Option<u32>> {
+        let packs = self.packs_or_load()?;
+        let Some(location) = self.lookup(id)? else {
+            return Ok(None);
+        };
+        let rank = location.pack as usize;
+        let (span, batch) = (&packs.spans[rank], &packs.batches[rank]);
+        let commits = batch
+            .commits(self.medium())
+            .map_err(|error| read_error(self.path(), error))?;
+        let commits = commits.get(span.row).map(Vec::as_slice).unwrap_or_default();
+        let row = commits.binary_search_by(|commit| commit.oid.as_ref().cmp(id)).ok();
+        Ok(row
+            .map(|row| commits[row].generation)
+            .filter(|generation| *generation > 0))
+    }
+
     /// Returns the pack's place. Ranks come from this snapshot, so they are in range.
     fn span(&self, pack: PackRank) -> Option<PackSpan> {
         self.packs_or_load().ok()?.spans.get(pack as usize).copied()

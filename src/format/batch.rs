@@ -11,7 +11,7 @@ use arrow_buffer::Buffer;
 use gix_hash::{Kind, ObjectId};
 
 use super::{
-    columns::Row,
+    columns::{CommitRow, Row},
     decode,
     footer::BlockRef,
     geometry::{Geometry, decode_prefix, section_sum},
@@ -139,6 +139,14 @@ impl Batch {
         (0..lists.len())
             .map(|row| entry_table(lists.value(row).as_struct(), self.kind))
             .collect()
+    }
+
+    /// Reads the commits of every row.
+    pub fn commits(&self, medium: &dyn Medium) -> Result<Vec<Vec<CommitRow>>, ReadError> {
+        let body = self.read_sections(medium, &[Sections::BehindObjects])?;
+        let batch = self.decode(body, &[column::COMMITS])?;
+        let lists = batch.column(0).as_list::<i32>();
+        Ok((0..lists.len()).map(|row| decode::commits(lists, row)).collect())
     }
 
     /// Reads every row whole, but for the bytes of its pack.

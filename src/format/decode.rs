@@ -90,7 +90,8 @@ fn refs(lists: &ListArray, row: usize) -> Vec<RefRow> {
     (0..refs.len()).map(one).collect()
 }
 
-fn commits(lists: &ListArray, row: usize) -> Vec<CommitRow> {
+/// Returns the commits of a row.
+pub fn commits(lists: &ListArray, row: usize) -> Vec<CommitRow> {
     let commits = elements(lists, row);
     let parents: &ListArray = commits.column(2).as_list();
     let times = commits.column(4).as_primitive::<TimestampSecondType>();

@@ -1,0 +1,246 @@
+//! Proving a pack before it is stored: every object bears its name, and everything it needs is there.
+//!
+//! git does not hash what it copies from its packs, and grafts or a shallow history make it leave objects out without a
+//! word: a pack that was merely built is not yet one that can be cloned.
+
+use std::{collections::HashSet, sync::Mutex};
+
+use gix_hash::{ObjectId, oid};
+
+use super::Snapshot;
+use crate::{
+    error::{Error, Result},
+    format::columns::{CommitRow, Proof},
+    pack::{
+        PackRank, PackStore,
+        disk::Layered,
+        object::ObjectReader,
+        parse::{self, EntryMode},
+        resolve::{ResolveOptions, Resolved, resolve},
+    },
+};
+
+/// How many pairs of trees are compared before the rest is looked up object by object.
+const MAX_TREE_PAIRS: usize = 2000;
+/// How many commits are looked at to find where the new history leaves the old.
+const MAX_COMMITS: usize = 1000;
+
+/// What a proof gives besides certainty: what is to be stored with the pack.
+#[derive(Debug)]
+pub struct Proven {
+    pub proof: Proof,
+    /// git's number of each object's kind, and each size in bytes, by the rows of the pack's table.
+    pub kinds: Vec<u8>,
+    pub sizes: Vec<u64>,
+    /// The pack's commits, sorted by id.
+    pub commits: Vec<CommitRow>,
+}
+
+/// Reads and hashes every object of `pack`, and checks that whatever it refers to is in it or in `archive`.
+///
+/// `tips` are new values of references. Where everything in the archive is proven, so is then everything that the tips reach;
+/// else the proof is of names only. Changed directories are compared with those of the parents, whose other entries are
+/// known to be there, so that a small push costs a few reads, however large its directories are.
+///
+/// # Errors
+/// Fails where an object is not what its name says, or where one is missing: the pack must not be stored.
+pub fn prove(
+    archive: Option<&Snapshot>,
+    store: &dyn PackStore,
+    pack: PackRank,
+    tips: &[ObjectId],
+    mut progress: Option<&mut dyn FnMut(u64, u64)>,
+) -> Result<Proven> {
+    let table = store.entries(pack)?;
+    let closed = archive.is_none_or(Snapshot::is_closed);
+    let known = Mutex::new(None);
+    let is_there = |id: &oid| -> Result<bool> {
+        let Some(archive) = archive else { return Ok(false) };
+        let mut known = known.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if closed {
+            // Only a pack that refers to something outside of it asks.
+            if known.is_none() {
+                *known = Some(reached_by_parents(archive, store, tips).unwrap_or_default());
+            }
+            if known.as_ref().is_some_and(|known| known.contains(id)) {
+                return Ok(true);
+            }
+        }
+        drop(known);
+        Ok(archive.lookup(id)?.is_some())
+    };
+    let mut commits = vec![];
+    let mut on_commit = |commit: crate::pack::resolve::ResolvedCommit<'_>| {
+        commits.push(CommitRow {
+            oid: commit.id.to_owned(),
+            tree: commit.links.tree,
+            parents: commit.links.parents,
+            author: Some(author_name(commit.links.author).into()).filter(|name: &bstr::BString| !name.is_empty()),
+            committed_at: commit.links.time,
+            generation: 0,
+        });
+    };
+    let mut on_progress = |done, total| {
+        if let Some(progress) = &mut progress {
+            progress(done, total);
+        }
+    };
+    let options = ResolveOptions {
+        is_there: Some(&is_there),
+        on_commit: Some(&mut on_commit),
+        progress: Some(&mut on_progress),
+        ..ResolveOptions::default()
+    };
+    let resolved = resolve(store, pack, &table, options)?;
+    refuse_unsound(&store.pack_name(pack), &resolved)?;
+    commits.sort_unstable_by_key(|commit| commit.oid);
+    number(&mut commits, archive)?;
+    let Resolved { kinds, sizes, .. } = resolved;
+    Ok(Proven {
+        proof: if closed { Proof::Closed } else { Proof::Names },
+        kinds,
+        sizes,
+        commits,
+    })
+}
+
+fn refuse_unsound(name: &str, resolved: &Resolved) -> Result<()> {
+    let invalid = |why: String| Err(Error::InvalidPack { name: name.into(), why });
+    if let Some(damage) = resolved.damaged.first() {
+        let more = match resolved.damaged.len() {
+            1 => String::new(),
+            count => format!(", and {} more", count - 1),
+        };
+        return invalid(format!(
+            "object {} is damaged: {}{more} (`git fsck` tells more)",
+            damage.oid, damage.why
+        ));
+    }
+    if let Some(dangling) = resolved.dangling.first() {
+        let from = dangling
+            .from
+            .map_or_else(String::new, |from| format!(", which {from} refers to"));
+        let (kind, to) = (dangling.kind, dangling.to);
+        return invalid(format!(
+            "{kind} {to}{from}, is missing (is the repository shallow, grafted or damaged?)"
+        ));
+    }
+    Ok(())
+}
+
+/// Returns `name <address>` of an author line.
+fn author_name(line: &[u8]) -> &[u8] {
+    line.iter().rposition(|b| *b == b'>').map_or(line, |end| &line[..=end])
+}
+
+/// Gives each commit its generation: 1 more than the greatest of its parents'. A parent's that is not known makes it 0, which
+/// means "not known" in turn.
+fn number(commits: &mut [CommitRow], archive: Option<&Snapshot>) -> Result<()> {
+    let row_of = |commits: &[CommitRow], id: &ObjectId| commits.binary_search_by_key(id, |commit| commit.oid).ok();
+    let mut outside = std::collections::HashMap::new();
+    let mut done = vec![false; commits.len()];
+    for start in 0..commits.len() {
+        let mut stack = vec![start];
+        while let Some(&at) = stack.last() {
+            if done[at] {
+                stack.pop();
+                continue;
+            }
+            let pending = commits[at]
+                .parents
+                .iter()
+                .filter_map(|id| row_of(commits, id))
+                .filter(|row| !done[*row]);
+            let pending: Vec<usize> = pending.collect();
+            if !pending.is_empty() {
+                stack.extend(pending);
+                continue;
+            }
+            let mut greatest = Some(0);
+            for parent in commits[at].parents.clone() {
+                let generation = match row_of(commits, &parent) {
+                    Some(row) => Some(commits[row].generation).filter(|generation| *generation > 0),
+                    None => match outside.get(&parent) {
+                        Some(known) => *known,
+                        None => {
+                            let found = archive
+                                .map(|archive| archive.commit_generation(&parent))
+                                .transpose()?
+                                .flatten();
+                            outside.insert(parent, found);
+                            found
+                        }
+                    },
+                };
+                greatest = greatest.zip(generation).map(|(a, b)| a.max(b));
+            }
+            commits[at].generation = greatest.map_or(0, |greatest| greatest.saturating_add(1));
+            done[at] = true;
+            stack.pop();
+        }
+    }
+    Ok(())
+}
+
+/// Returns objects that are in a closed archive because a commit or tree there refers to them: the entries of the directories
+/// that the new commits changed, as they were in the parents. Fewer than there are where that would take long.
+fn reached_by_parents(archive: &Snapshot, store: &dyn PackStore, tips: &[ObjectId]) -> Result<HashSet<ObjectId>> {
+    let layered = Layered::new(&[store, archive as &dyn PackStore])?;
+    let reader = ObjectReader::new(&layered);
+    let format = store.object_format();
+    let is_new = |id: &oid| store.lookup(id).map(|found| found.is_some());
+    let mut known = HashSet::new();
+    let mut pairs = vec![];
+    let (mut seen, mut queue) = (HashSet::new(), tips.to_vec());
+    while let Some(id) = queue.pop().filter(|_| seen.len() < MAX_COMMITS) {
+        if !is_new(&id)? || !seen.insert(id) {
+            continue;
+        }
+        let object = reader.require(&id)?;
+        let Ok(commit) = parse::commit(&object.data, format) else {
+            continue;
+        };
+        for parent in &commit.parents {
+            queue.push(*parent);
+            let parent_commit = reader.require(parent)?;
+            let Ok(links) = parse::commit(&parent_commit.data, format) else {
+                continue;
+            };
+            if !is_new(parent)? {
+                known.extend([*parent, links.tree]);
+            }
+            pairs.push((commit.tree, links.tree));
+        }
+    }
+    let mut compared = HashSet::new();
+    while let Some((new, old)) = pairs.pop().filter(|_| compared.len() < MAX_TREE_PAIRS) {
+        if new == old || !compared.insert((new, old)) || !is_new(&new)? {
+            continue;
+        }
+        let (new_tree, old_tree) = (reader.require(&new)?, reader.require(&old)?);
+        let old_is_known = !is_new(&old)?;
+        let mut subtrees = std::collections::HashMap::new();
+        for_each_entry(&old_tree.data, format, |entry| {
+            if old_is_known && entry.mode != EntryMode::Submodule {
+                known.insert(ObjectId::from_bytes_or_panic(entry.id));
+            }
+            if entry.mode == EntryMode::Tree {
+                subtrees.insert(entry.name.to_vec(), ObjectId::from_bytes_or_panic(entry.id));
+            }
+        });
+        for_each_entry(&new_tree.data, format, |entry| {
+            if let Some(old) = subtrees.get(entry.name).filter(|_| entry.mode == EntryMode::Tree) {
+                pairs.push((ObjectId::from_bytes_or_panic(entry.id), *old));
+            }
+        });
+    }
+    Ok(known)
+}
+
+/// Calls `on_entry` for each entry of a tree, up to the first malformed one.
+fn for_each_entry(mut tree: &[u8], format: gix_hash::Kind, mut on_entry: impl FnMut(parse::TreeEntry<'_>)) {
+    while let Ok(Some((entry, rest))) = parse::tree_entry(tree, format.len_in_bytes()) {
+        on_entry(entry);
+        tree = rest;
+    }
+}
