@@ -20,7 +20,7 @@ use crate::{
     cleanup::Guard,
     client::Client,
     config::{self, Config},
-    fetch::Fetch,
+    fetch::{Fetch, Fetched},
     options::{Options, Reply},
     push::{Listing, Push},
     remote::Remote,
@@ -282,7 +282,7 @@ impl<R: BufRead, W: Write> Session<R, W> {
             client: &client,
             snapshot: &snapshot,
         };
-        let keep = fetch.run(batch)?;
+        let Fetched { keep, connected } = fetch.run(batch)?;
         self.remote.remember(&config, &snapshot.uuid(), self.options.voice);
         let mut lines = Vec::new();
         if let Some((path, guard)) = keep {
@@ -290,6 +290,9 @@ impl<R: BufRead, W: Write> Session<R, W> {
             line.extend_from_slice(path.as_os_str().as_encoded_bytes());
             lines.push(line);
             self.keeps.push((path, guard));
+        }
+        if connected {
+            lines.push("connectivity-ok".into());
         }
         lines.push(BString::default());
         self.reply(&lines)

@@ -41,6 +41,14 @@ pub struct Fetch<'a> {
     pub snapshot: &'a Snapshot,
 }
 
+/// What a fetch brought.
+pub struct Fetched {
+    /// The `.keep` file that git is to delete.
+    pub keep: Option<(PathBuf, Guard)>,
+    /// Everything that the wanted objects reach is in the new pack, and each object there bears its name: git need not walk it.
+    pub connected: bool,
+}
+
 /// What to send.
 enum Plan {
     Nothing,
@@ -50,12 +58,12 @@ enum Plan {
 }
 
 impl Fetch<'_> {
-    /// Brings what `lines`, each what follows `fetch `, ask for. Returns the `.keep` file that git is to delete.
+    /// Brings what `lines`, each what follows `fetch `, ask for.
     ///
     /// # Errors
     /// Fails where the archive does not have a wanted object, and for what cannot be honoured: the client's store is as
     /// before then.
-    pub fn run(&self, lines: &[BString]) -> Result<Option<(PathBuf, Guard)>> {
+    pub fn run(&self, lines: &[BString]) -> Result<Fetched> {
         self.options.refuse_partial_history()?;
         self.check_format()?;
         let wants = wants(lines)?;
@@ -64,8 +72,21 @@ impl Fetch<'_> {
                 bail!("{}: the archive has no object {want}", self.remote.path().display());
             }
         }
+        let haves = self.haves()?;
+        let keep = self.bring(&wants, &haves)?;
+        // Said only where it is proven: of an archive that was proven when it was written and that nobody else can have
+        // changed, and of a pack that holds everything itself. Git then takes our word for it.
+        let connected = self.options.check_connectivity
+            && keep.is_some()
+            && haves.is_empty()
+            && self.snapshot.is_closed()
+            && self.distrust().is_none();
+        Ok(Fetched { keep, connected })
+    }
+
+    fn bring(&self, wants: &[ObjectId], haves: &[ObjectId]) -> Result<Option<(PathBuf, Guard)>> {
         let voice = self.options.voice;
-        match self.plan(&wants)? {
+        match self.plan(wants, haves)? {
             Plan::Nothing => Ok(None),
             Plan::Verbatim => {
                 let mut staged = Staged::create(self.client)?;
@@ -98,13 +119,9 @@ impl Fetch<'_> {
         Ok(())
     }
 
-    fn plan(&self, wants: &[ObjectId]) -> Result<Plan> {
+    fn plan(&self, wants: &[ObjectId], haves: &[ObjectId]) -> Result<Plan> {
         let refs = self.snapshot.refs()?;
         let shown: HashSet<ObjectId> = refs.iter().filter_map(value).collect();
-        let haves = match self.options.refetch {
-            true => Vec::new(),
-            false => self.haves(&shown)?,
-        };
         // Objects that no shown reference reaches are sent only to who asks for them by name.
         if haves.is_empty() && !self.snapshot.has_unreachable() {
             let wanted: HashSet<&ObjectId> = wants.iter().collect();
@@ -121,7 +138,7 @@ impl Fetch<'_> {
             progress: Some(&mut |done| progress.update(done, 0)),
             ..Default::default()
         };
-        let mut selection = select(&reader, wants, &haves, options)?;
+        let mut selection = select(&reader, wants, haves, options)?;
         if self.options.follow_tags {
             add_following_tags(&reader, &refs, &mut selection)?;
         }
@@ -133,8 +150,12 @@ impl Fetch<'_> {
     }
 
     /// Returns the client's tips that the archive knows.
-    fn haves(&self, shown: &HashSet<ObjectId>) -> Result<Vec<ObjectId>> {
+    fn haves(&self) -> Result<Vec<ObjectId>> {
         let mut haves = Vec::new();
+        if self.options.refetch {
+            return Ok(haves);
+        }
+        let shown: HashSet<ObjectId> = self.snapshot.refs()?.iter().filter_map(value).collect();
         for tip in self.client.tips()? {
             if shown.contains(&tip) || self.snapshot.lookup(&tip)?.is_some() {
                 haves.push(tip);

@@ -27,6 +27,8 @@ pub struct Options {
     pub voice: Voice,
     /// The client is a fresh clone: its configuration may be completed.
     pub cloning: bool,
+    /// Tell whether everything that was asked for is known to be complete.
+    pub check_connectivity: bool,
     /// Send everything, whatever the client has.
     pub refetch: bool,
     /// Send the annotated tags of what is sent: `git clone --single-branch` keeps those that it then has, and asks for none.
@@ -50,6 +52,7 @@ impl Default for Options {
                 progress: false,
             },
             cloning: false,
+            check_connectivity: false,
             refetch: false,
             follow_tags: false,
             dry_run: false,
@@ -78,6 +81,7 @@ impl Options {
             },
             b"progress" => return set_bool(&mut self.voice.progress, value.as_bstr()),
             b"cloning" => return set_bool(&mut self.cloning, value.as_bstr()),
+            b"check-connectivity" => return set_bool(&mut self.check_connectivity, value.as_bstr()),
             b"followtags" => return set_bool(&mut self.follow_tags, value.as_bstr()),
             b"dry-run" => return set_bool(&mut self.dry_run, value.as_bstr()),
             b"atomic" => return set_bool(&mut self.atomic, value.as_bstr()),
@@ -93,19 +97,10 @@ impl Options {
             b"pushcert" if value == "true" => {
                 return Reply::Error("signed pushes are not supported by znippy archives".into());
             }
-            // `if-asked`: nobody asks. The rest needs nothing: shallow archives do not exist, the reflog test was made by
-            // git, and closure is not promised.
-            b"pushcert"
-            | b"object-format"
-            | b"check-connectivity"
-            | b"rejectshallow"
-            | b"updateshallow"
-            | b"update-shallow"
-            | b"deepen-relative"
-            | b"from-promisor"
-            | b"no-dependents"
-            | b"force-if-includes"
-            | b"family" => {}
+            // `if-asked`: nobody asks. The rest needs nothing: shallow archives do not exist, and the reflog test was made
+            // by git.
+            b"pushcert" | b"object-format" | b"rejectshallow" | b"updateshallow" | b"update-shallow"
+            | b"deepen-relative" | b"from-promisor" | b"no-dependents" | b"force-if-includes" | b"family" => {}
             _ => return Reply::Unsupported,
         }
         Reply::Ok
