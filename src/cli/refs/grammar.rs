@@ -155,7 +155,7 @@ impl<R: BufRead> Fields<'_, R> {
         }
     }
 
-    /// Returns the next field, which must be there; where each field ends in NUL, an empty one is as good as none.
+    /// Returns the next field, which may be left out: at the end of a line, or by being empty where fields end in NUL.
     fn optional(&mut self, verb: &[u8]) -> anyhow::Result<Option<BString>> {
         match self {
             Fields::Line { .. } => self.next(),
@@ -170,12 +170,11 @@ impl<R: BufRead> Fields<'_, R> {
 }
 
 fn parse<R: BufRead>(verb: &[u8], fields: &mut Fields<'_, R>) -> anyhow::Result<Request> {
-    let bare = |request| Ok(request);
     match verb {
-        b"start" => return bare(Request::Start),
-        b"prepare" => return bare(Request::Prepare),
-        b"commit" => return bare(Request::Commit),
-        b"abort" => return bare(Request::Abort),
+        b"start" => return Ok(Request::Start),
+        b"prepare" => return Ok(Request::Prepare),
+        b"commit" => return Ok(Request::Commit),
+        b"abort" => return Ok(Request::Abort),
         b"option" => {
             return match fields.next()?.as_ref().map(|field| field.as_slice()) {
                 Some(b"no-deref") => Ok(Request::NoDeref),
