@@ -74,6 +74,18 @@ impl Client {
         std::fs::metadata(path).is_ok_and(|meta| meta.len() > 0)
     }
 
+    /// Returns whether there is no reference yet.
+    pub fn is_empty(&self) -> Result<bool> {
+        let output = git()
+            .args(["for-each-ref", "--count=1"])
+            .output()
+            .context("cannot run git for-each-ref")?;
+        match output.status.success() {
+            true => Ok(output.stdout.is_empty()),
+            false => bail!("git for-each-ref failed: {}", output.stderr.trim().as_bstr()),
+        }
+    }
+
     /// Returns the branch that is checked out, full name; `None` where HEAD is detached or cannot be read.
     pub fn current_branch(&self) -> Option<BString> {
         if let Ok(head) = std::fs::read(self.git_dir.join("HEAD")) {

@@ -12,7 +12,7 @@ use bstr::{BStr, BString, ByteSlice};
 use gix_hash::{Kind, ObjectId};
 use znippy::{
     Error,
-    archive::Snapshot,
+    archive::{self, Snapshot},
     refs::{Ref, Target},
 };
 
@@ -166,25 +166,41 @@ impl<R: BufRead, W: Write> Session<R, W> {
         Ok(true)
     }
 
-    /// Takes leave of git.
+    /// Takes leave of git. Where it had nothing to push and the archive is empty or missing, the question is why: an
+    /// empty repository is kept as an empty archive, but otherwise a script must not take this for a backup.
     ///
     /// # Errors
-    /// Fails where there is nothing yet and git had nothing to push: a script must not take that for a backup.
+    /// Fails in that other case.
     fn end(&self) -> Result<()> {
-        match &self.listed {
-            Some(Listed {
-                snapshot,
-                push: Some(state),
-            }) if state.listing.values.is_empty() && !state.pushed => {
-                let path = self.remote.path().display();
-                match snapshot {
-                    Some(_) => bail!("{path}: nothing to push, the archive is still empty"),
-                    None => {
-                        bail!("{path}: nothing to push, so no archive was created (`znippy init` makes an empty one)")
-                    }
-                }
+        let Some(Listed {
+            snapshot,
+            push: Some(state),
+        }) = &self.listed
+        else {
+            return Ok(());
+        };
+        if state.pushed || !state.listing.values.is_empty() {
+            return Ok(());
+        }
+        let path = self.remote.path();
+        match (snapshot, state.client.is_empty()?) {
+            (Some(_), true) => Ok(()),
+            (Some(_), false) => bail!("{}: nothing was pushed, the archive is still empty", path.display()),
+            (None, false) => bail!("{}: nothing was pushed, so no archive was created", path.display()),
+            (None, true) => {
+                let head = match (state.client.current_branch(), state.config.get("init.defaultbranch")) {
+                    (Some(branch), _) => branch,
+                    (None, Some(name)) => format!("refs/heads/{name}").into(),
+                    (None, None) => "refs/heads/main".into(),
+                };
+                archive::create(path, state.format, head.as_bstr())?;
+                self.options
+                    .voice
+                    .note(format_args!("{}: created, empty like the repository", path.display()));
+                let uuid = self.remote.open(self.options.voice)?.uuid();
+                self.remote.remember(&state.config, &uuid, self.options.voice);
+                Ok(())
             }
-            _ => Ok(()),
         }
     }
 
