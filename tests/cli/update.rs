@@ -184,3 +184,21 @@ fn input_that_may_have_been_cut_off_is_refused() {
         assert!(before == fingerprint(&s.path("app.znippy")), "{line}");
     }
 }
+
+#[test]
+fn head_stays() {
+    let s = fixture("sha1");
+    let before = fingerprint(&s.path("app.znippy"));
+    for line in [
+        "printf 'option no-deref\\ndelete HEAD\\n' | znippy refs update --stdin app",
+        "printf 'option no-deref\\nsymref-delete HEAD refs/heads/main\\n' | znippy refs update --stdin app",
+        "printf 'option no-deref\\nsymref-update HEAD refs/tags/light\\n' | znippy refs update --stdin app",
+        "znippy refs cas --no-deref app HEAD $main $zero",
+        "znippy refs cas --no-deref app HEAD $main $side",
+    ] {
+        let ran = s.fails("", line);
+        assert_eq!(ran.code, 1, "{line}: {}", ran.stderr);
+        assert_one_error(&ran.stderr, "HEAD");
+        assert!(before == fingerprint(&s.path("app.znippy")), "{line}");
+    }
+}

@@ -30,7 +30,7 @@ pub struct Args {
     /// The archive
     path: PathBuf,
 
-    /// The full name: HEAD, or refs/…
+    /// The full name: HEAD, or refs/...
     name: OsString,
 
     /// What the reference must hold: an object id, or a full name for the object it leads to; all zeros or empty: it must

@@ -158,6 +158,9 @@ fn edit(
     };
     let mut rewinds = false;
     let new = match new {
+        New::Delete if name == "HEAD" => {
+            return Err(exit::no("HEAD: it cannot be deleted, only be set to another branch"));
+        }
         New::Delete if value.is_none() && matches!(old, Old::Any) => return Ok(None),
         New::Delete => None,
         New::Symbolic(target) => {

@@ -20,7 +20,7 @@ pub struct Args {
     /// The archive
     path: PathBuf,
 
-    /// The full name: HEAD, or refs/…
+    /// The full name: HEAD, or refs/...
     name: OsString,
 }
 

@@ -21,7 +21,7 @@ use super::{Done, output::Output};
 /// Look at and change the references of an archive
 ///
 /// Every change is one durable commit to the archive, checked and written under its lock: what another process does at
-/// the same time either comes before or after it. Names are full: HEAD, or refs/….
+/// the same time either comes before or after it. Names are full: HEAD, or refs/...
 #[derive(clap::Args)]
 #[command(arg_required_else_help = true, subcommand_required = true)]
 pub struct Args {

@@ -206,7 +206,7 @@ fn checked(name: BString) -> anyhow::Result<BString> {
         return Ok(name);
     }
     Err(exit::usage(format!(
-        "'{}' is not the full name of a reference (HEAD, or refs/…)",
+        "'{}' is not the full name of a reference (HEAD, or refs/...)",
         escape::text(&name)
     )))
 }

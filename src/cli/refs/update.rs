@@ -37,9 +37,10 @@ end in NUL instead, without quotes, and a value that is left out is empty; see g
 Without `start` the end of the input commits. An input that ends inside a request commits nothing.
 
 Differences from git:
-`prepare` takes no lock, so that `commit` may still find that somebody was faster. Names are HEAD or begin with refs/.
-A name and a name below it (a and a/b) may be exchanged in one transaction. The exit code is 1 where a reference
-stands against the transaction and 2 for wrong input, where git has 128 for both.
+`prepare` takes no lock, so that `commit` may still find that somebody was faster. Names are HEAD or begin
+with refs/; HEAD itself cannot be deleted. A name and a name below it (a and a/b) may be exchanged in one
+transaction. The exit code is 1 where a reference stands against the transaction and 2 for wrong input,
+where git has 128 for both.
 
 Examples:
   printf 'create refs/heads/b %s\\ndelete refs/heads/a %s\\n' $id $id |
