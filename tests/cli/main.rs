@@ -4,6 +4,7 @@
 mod common;
 
 mod bad_paths;
+mod first_run;
 mod fixture;
 mod info;
 mod init;
