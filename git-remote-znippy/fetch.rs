@@ -26,6 +26,7 @@ use crate::{
     client::Client,
     config::Config,
     guard,
+    haves::haves,
     install::{Indexing, Staged, Sync, strictness},
     options::Options,
     remote::Remote,
@@ -72,8 +73,12 @@ impl Fetch<'_> {
                 bail!("{}: the archive has no object {want}", self.remote.path().display());
             }
         }
-        let haves = self.haves()?;
-        let keep = self.bring(&wants, &haves)?;
+        let reader = ObjectReader::new(self.snapshot);
+        let haves = match self.options.refetch {
+            true => Vec::new(),
+            false => haves(self.client, self.snapshot, &reader, &wants)?,
+        };
+        let keep = self.bring(&reader, &wants, &haves)?;
         // Said only where it is proven: of an archive that was proven when it was written and that nobody else can have
         // changed, and of a pack that holds everything itself. Git then takes our word for it.
         let connected = self.options.check_connectivity
@@ -84,9 +89,14 @@ impl Fetch<'_> {
         Ok(Fetched { keep, connected })
     }
 
-    fn bring(&self, wants: &[ObjectId], haves: &[ObjectId]) -> Result<Option<(PathBuf, Guard)>> {
+    fn bring(
+        &self,
+        reader: &ObjectReader<'_>,
+        wants: &[ObjectId],
+        haves: &[ObjectId],
+    ) -> Result<Option<(PathBuf, Guard)>> {
         let voice = self.options.voice;
-        match self.plan(wants, haves)? {
+        match self.plan(reader, wants, haves)? {
             Plan::Nothing => Ok(None),
             Plan::Verbatim => {
                 let mut staged = Staged::create(self.client)?;
@@ -119,7 +129,7 @@ impl Fetch<'_> {
         Ok(())
     }
 
-    fn plan(&self, wants: &[ObjectId], haves: &[ObjectId]) -> Result<Plan> {
+    fn plan(&self, reader: &ObjectReader<'_>, wants: &[ObjectId], haves: &[ObjectId]) -> Result<Plan> {
         let refs = self.snapshot.refs()?;
         let shown: HashSet<ObjectId> = refs.iter().filter_map(value).collect();
         // Objects that no shown reference reaches are sent only to who asks for them by name.
@@ -132,36 +142,20 @@ impl Fetch<'_> {
                 });
             }
         }
-        let reader = ObjectReader::new(self.snapshot);
         let mut progress = Progress::new(self.options.voice, "Counting objects", false);
         let options = SelectOptions {
             progress: Some(&mut |done| progress.update(done, 0)),
             ..Default::default()
         };
-        let mut selection = select(&reader, wants, haves, options)?;
+        let mut selection = select(reader, wants, haves, options)?;
         if self.options.follow_tags {
-            add_following_tags(&reader, &refs, &mut selection)?;
+            add_following_tags(reader, &refs, &mut selection)?;
         }
         Ok(if selection.is_empty() {
             Plan::Nothing
         } else {
             Plan::Objects(selection)
         })
-    }
-
-    /// Returns the client's tips that the archive knows.
-    fn haves(&self) -> Result<Vec<ObjectId>> {
-        let mut haves = Vec::new();
-        if self.options.refetch {
-            return Ok(haves);
-        }
-        let shown: HashSet<ObjectId> = self.snapshot.refs()?.iter().filter_map(value).collect();
-        for tip in self.client.tips()? {
-            if shown.contains(&tip) || self.snapshot.lookup(&tip)?.is_some() {
-                haves.push(tip);
-            }
-        }
-        Ok(haves)
     }
 
     fn install(&self, staged: Staged, id: &ObjectId, table: &EntryTable) -> Result<Option<(PathBuf, Guard)>> {

@@ -10,6 +10,7 @@ mod config;
 mod dialogue;
 mod fetch;
 mod guard;
+mod haves;
 mod install;
 mod judge;
 mod objects;

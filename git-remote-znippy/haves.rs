@@ -1,0 +1,119 @@
+//! What the client has of what it asks for.
+//!
+//! A repository with ten thousand references has ten thousand tips, but a fetch of a few new commits meets one or two of
+//! them. So the walk starts at the wanted end, and only where that leads too far are all tips looked at.
+
+use std::collections::{BinaryHeap, HashSet};
+
+use anyhow::Result;
+use bstr::BString;
+use gix_hash::ObjectId;
+use znippy::{
+    archive::Snapshot,
+    pack::{Kind, PackStore, graph::read_commit, object::ObjectReader, parse},
+};
+
+use crate::{client::Client, objects};
+
+/// So many new commits are followed before all tips are looked at instead.
+const BOUND: usize = 4096;
+
+/// Returns tips of the client that the archive knows: enough of them to tell exactly what the client lacks of `wants`.
+///
+/// # Errors
+/// Fails where git or the archive cannot be read.
+pub fn haves(
+    client: &Client,
+    snapshot: &Snapshot,
+    reader: &ObjectReader<'_>,
+    wants: &[ObjectId],
+) -> Result<Vec<ObjectId>> {
+    let tips: HashSet<ObjectId> = client.tips()?.into_iter().collect();
+    if tips.is_empty() {
+        return Ok(Vec::new());
+    }
+    if let Some(Near { met, lacking }) = near(reader, wants, &tips)? {
+        // A commit on the way that the client has, though it is no tip, may be below a tip that is not on the way.
+        let names: Vec<BString> = lacking.iter().map(|id| id.to_string().into()).collect();
+        if objects::resolve(&names)?.iter().all(Option::is_none) {
+            return Ok(met);
+        }
+    }
+    let mut known = Vec::new();
+    for tip in tips {
+        if snapshot.lookup(&tip)?.is_some() {
+            known.push(tip);
+        }
+    }
+    // In an order of its own, so that the same request always gets the same pack.
+    known.sort_unstable();
+    Ok(known)
+}
+
+/// The part of the history between wants and tips.
+struct Near {
+    /// Tips on the way, behind which the walk did not go.
+    met: Vec<ObjectId>,
+    /// Commits before them.
+    lacking: Vec<ObjectId>,
+}
+
+/// Walks from `wants` until every way has ended at one of `tips` or at a root; `None` where that is too far.
+fn near(reader: &ObjectReader<'_>, wants: &[ObjectId], tips: &HashSet<ObjectId>) -> Result<Option<Near>> {
+    let mut near = Near {
+        met: Vec::new(),
+        lacking: Vec::new(),
+    };
+    let mut seen: HashSet<ObjectId> = HashSet::new();
+    // A child's date stands for that of its parents: it only orders the walk.
+    let mut queue: BinaryHeap<(i64, ObjectId)> = BinaryHeap::new();
+    for want in wants {
+        if let Some(start) = start(reader, want, tips, &mut near.met)? {
+            queue.push((i64::MAX, start));
+        }
+    }
+    while let Some((_, id)) = queue.pop() {
+        if !seen.insert(id) {
+            continue;
+        }
+        if tips.contains(&id) {
+            near.met.push(id);
+            continue;
+        }
+        if near.lacking.len() == BOUND {
+            return Ok(None);
+        }
+        near.lacking.push(id);
+        let commit = read_commit(reader, &id)?;
+        queue.extend(commit.parents.iter().map(|parent| (commit.time, *parent)));
+    }
+    Ok(Some(near))
+}
+
+/// Returns the commit where the walk from `want` starts: behind tags; `None` where there is none.
+fn start(
+    reader: &ObjectReader<'_>,
+    want: &ObjectId,
+    tips: &HashSet<ObjectId>,
+    met: &mut Vec<ObjectId>,
+) -> Result<Option<ObjectId>> {
+    let mut id = *want;
+    loop {
+        if tips.contains(&id) {
+            met.push(id);
+            return Ok(None);
+        }
+        match reader.header(&id)? {
+            Some((Kind::Commit, _)) => return Ok(Some(id)),
+            Some((Kind::Tag, _)) => {
+                let tag = reader.require(&id)?;
+                match parse::tag(&tag.data, reader.store().object_format()) {
+                    Ok((target, _)) => id = target,
+                    // The selection names the object and what is wrong with it.
+                    Err(_) => return Ok(None),
+                }
+            }
+            _ => return Ok(None),
+        }
+    }
+}
