@@ -9,11 +9,10 @@ use std::{
 
 use anyhow::{Result, bail};
 use bstr::{BStr, BString, ByteSlice};
-use gix_hash::{Kind, ObjectId};
+use gix_hash::Kind;
 use znippy::{
     Error,
     archive::{self, Snapshot},
-    refs::{Ref, Target},
 };
 
 use crate::{
@@ -21,21 +20,15 @@ use crate::{
     client::Client,
     config::{self, Config},
     fetch::{Fetch, Fetched},
+    listing::{self, Listing},
     options::{Options, Reply},
-    push::{Listing, Push},
+    push::Push,
     remote::Remote,
     ui::{self, GitWentAway},
 };
 
 /// What the helper offers. `connect` is there to be declined: git then tells the user what it could not do.
-const CAPABILITIES: [&str; 6] = [
-    "connect",
-    "fetch",
-    "push",
-    "option",
-    "check-connectivity",
-    "object-format",
-];
+const CAPABILITIES: &[u8] = b"connect\nfetch\npush\noption\ncheck-connectivity\nobject-format\n\n";
 
 /// Serves git for the remote `name` at `address` until it is done.
 ///
@@ -118,17 +111,11 @@ impl<R: BufRead, W: Write> Session<R, W> {
         }
     }
 
-    /// Writes protocol lines and makes sure that git gets them now.
-    fn reply(&mut self, lines: &[BString]) -> Result<()> {
-        let write = |output: &mut W| -> io::Result<()> {
-            for line in lines {
-                output.write_all(line)?;
-                output.write_all(b"\n")?;
-            }
-            output.flush()
-        };
+    /// Writes protocol lines, each with its end, and makes sure that git gets them now.
+    fn reply(&mut self, lines: &[u8]) -> Result<()> {
         // Nothing else reads our output: whatever fails there, git is gone.
-        write(&mut self.output).map_err(|_| GitWentAway.into())
+        let written = self.output.write_all(lines).and_then(|()| self.output.flush());
+        written.map_err(|_: io::Error| GitWentAway.into())
     }
 
     /// Obeys one command. Returns false after the last one.
@@ -137,20 +124,13 @@ impl<R: BufRead, W: Write> Session<R, W> {
         let argument = argument.as_bstr();
         match word {
             b"" => return self.end().map(|()| false),
-            b"capabilities" => {
-                let mut lines: Vec<BString> = CAPABILITIES.iter().map(|&name| name.into()).collect();
-                lines.push(BString::default());
-                self.reply(&lines)?;
-            }
-            b"option" => {
-                let reply = match self.options.set(argument) {
-                    Reply::Ok => "ok".into(),
-                    Reply::Unsupported => "unsupported".into(),
-                    Reply::Error(why) => BString::from(format!("error {why}")),
-                };
-                self.reply(&[reply])?;
-            }
-            b"connect" => self.reply(&["fallback".into()])?,
+            b"capabilities" => self.reply(CAPABILITIES)?,
+            b"option" => match self.options.set(argument) {
+                Reply::Ok => self.reply(b"ok\n")?,
+                Reply::Unsupported => self.reply(b"unsupported\n")?,
+                Reply::Error(why) => self.reply(format!("error {why}\n").as_bytes())?,
+            },
+            b"connect" => self.reply(b"fallback\n")?,
             b"list" if argument == "for-push" => self.list_for_push()?,
             b"list" => self.list()?,
             b"fetch" => match self.read_batch("fetch", argument)? {
@@ -190,7 +170,7 @@ impl<R: BufRead, W: Write> Session<R, W> {
             (None, true) => {
                 let head = match (state.client.current_branch(), state.config.get("init.defaultbranch")) {
                     (Some(branch), _) => branch,
-                    (None, Some(name)) => format!("refs/heads/{name}").into(),
+                    (None, Some(name)) => [&b"refs/heads/"[..], name].concat().into(),
                     (None, None) => "refs/heads/main".into(),
                 };
                 archive::create(path, state.format, head.as_bstr())?;
@@ -214,9 +194,9 @@ impl<R: BufRead, W: Write> Session<R, W> {
             }
         }
         let snapshot = self.remote.open(self.options.voice)?;
-        let mut lines = vec![object_format_line(snapshot.object_format())];
-        list_refs(&snapshot, &mut lines)?;
-        lines.push(BString::default());
+        let mut lines = listing::object_format_line(snapshot.object_format());
+        listing::list_refs(&snapshot, &mut lines)?;
+        lines.push(b'\n');
         self.listed = Some(Listed {
             snapshot: Some(snapshot),
             push: None,
@@ -243,19 +223,17 @@ impl<R: BufRead, W: Write> Session<R, W> {
             }
             Err(error) => return Err(error.into()),
         };
-        let mut lines = vec![object_format_line(format)];
+        let mut lines = listing::object_format_line(format);
         let mut listing = Listing::default();
         if let Some(snapshot) = &snapshot {
-            listing = listing_of(snapshot)?;
-            let mut names: Vec<&BString> = listing.values.keys().collect();
-            names.sort_unstable();
-            lines.extend(
-                names
-                    .iter()
-                    .map(|&name| value_line(&listing.values[name], name.as_bstr(), "")),
-            );
+            listing = listing::listing_of(snapshot)?;
+            let mut values: Vec<_> = listing.values.iter().collect();
+            values.sort_unstable();
+            for (name, oid) in values {
+                listing::value_line(oid, name.as_bstr(), "", &mut lines);
+            }
         }
-        lines.push(BString::default());
+        lines.push(b'\n');
         self.listed = Some(Listed {
             snapshot,
             push: Some(PushState {
@@ -302,15 +280,15 @@ impl<R: BufRead, W: Write> Session<R, W> {
         self.remote.remember(&config, &snapshot.uuid(), self.options.voice);
         let mut lines = Vec::new();
         if let Some((path, guard)) = keep {
-            let mut line = BString::from("lock ");
-            line.extend_from_slice(path.as_os_str().as_encoded_bytes());
-            lines.push(line);
+            lines.extend_from_slice(b"lock ");
+            lines.extend_from_slice(path.as_os_str().as_encoded_bytes());
+            lines.push(b'\n');
             self.keeps.push((path, guard));
         }
         if connected {
-            lines.push("connectivity-ok".into());
+            lines.extend_from_slice(b"connectivity-ok\n");
         }
-        lines.push(BString::default());
+        lines.push(b'\n');
         self.reply(&lines)
     }
 
@@ -332,67 +310,12 @@ impl<R: BufRead, W: Write> Session<R, W> {
             snapshot: snapshot.as_ref(),
             listed: &state.listing,
         };
-        let mut lines = push.run(batch)?;
-        lines.push(BString::default());
+        let mut lines = Vec::new();
+        for line in push.run(batch)? {
+            lines.extend_from_slice(&line);
+            lines.push(b'\n');
+        }
+        lines.push(b'\n');
         self.reply(&lines)
     }
-}
-
-fn object_format_line(format: Kind) -> BString {
-    format!(":object-format {format}").into()
-}
-
-fn value_line(oid: &ObjectId, name: &BStr, suffix: &str) -> BString {
-    let mut line = BString::from(oid.to_string());
-    line.push(b' ');
-    line.extend_from_slice(name);
-    line.extend_from_slice(suffix.as_bytes());
-    line
-}
-
-/// Lists everything a fetch may want: HEAD, where it leads somewhere, and what annotated tags point at.
-fn list_refs(snapshot: &Snapshot, lines: &mut Vec<BString>) -> Result<()> {
-    for Ref { name, target } in snapshot.refs()? {
-        match target {
-            Target::Object { oid, peeled } => {
-                lines.push(value_line(&oid, name.as_bstr(), ""));
-                if let Some(peeled) = peeled {
-                    lines.push(value_line(&peeled, name.as_bstr(), "^{}"));
-                }
-            }
-            Target::Symbolic(to) => {
-                // git takes an unborn target for a wish to fetch the null id.
-                let Some(oid) = snapshot.resolve_ref(to.as_bstr())? else {
-                    continue;
-                };
-                lines.push(match name == "HEAD" {
-                    true => format!("@{to} HEAD").into(),
-                    false => value_line(&oid, name.as_bstr(), ""),
-                });
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Reads what a push may change: only real references below `refs/`, or `--mirror` would delete the others.
-fn listing_of(snapshot: &Snapshot) -> Result<Listing> {
-    let mut listing = Listing::default();
-    for Ref { name, target } in snapshot.refs()? {
-        if !name.starts_with(b"refs/") {
-            continue;
-        }
-        match target {
-            Target::Object { oid, .. } => {
-                listing.values.insert(name, oid);
-            }
-            Target::Symbolic(to) => {
-                if let Some(oid) = snapshot.resolve_ref(to.as_bstr())? {
-                    listing.values.insert(name.clone(), oid);
-                }
-                listing.symbolic.insert(name, to);
-            }
-        }
-    }
-    Ok(listing)
 }

@@ -13,6 +13,7 @@ mod guard;
 mod haves;
 mod install;
 mod judge;
+mod listing;
 mod objects;
 mod options;
 mod prove;

@@ -3,7 +3,7 @@
 //! No lock is held before the commit: a hook of the client may push to the same archive meanwhile. What was decided on
 //! goes into the commit as the value each reference must still have.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use anyhow::{Context, Result, bail};
 use bstr::{BStr, BString, ByteSlice};
@@ -17,6 +17,7 @@ use crate::{
     client::Client,
     config::Config,
     judge::{Update, Verdict, refuse_all_for_one},
+    listing::Listing,
     objects,
     options::Options,
     remote::Remote,
@@ -24,15 +25,6 @@ use crate::{
     spool::{self, Spool},
     ui::{self, Progress},
 };
-
-/// What `list for-push` showed: git, and the user, decided on that.
-#[derive(Debug, Default)]
-pub struct Listing {
-    /// The value of each reference; of a symbolic one, the value of the one it leads to.
-    pub values: HashMap<BString, ObjectId>,
-    /// What each symbolic reference names.
-    pub symbolic: HashMap<BString, BString>,
-}
 
 /// A push under way: what it was asked, and what it works with.
 pub struct Push<'a> {
