@@ -91,8 +91,18 @@ impl Bases {
         self.link(at);
     }
 
+    /// Drops an object.
+    pub fn remove(&mut self, place: Place) {
+        if let Some(at) = self.by_place.get(&place) {
+            self.drop_node(*at);
+        }
+    }
+
     fn drop_oldest(&mut self) {
-        let at = self.oldest;
+        self.drop_node(self.oldest);
+    }
+
+    fn drop_node(&mut self, at: u32) {
         self.unlink(at);
         let node = &mut self.nodes[at as usize];
         self.bytes -= node.data.capacity() + NODE_COST;

@@ -66,7 +66,7 @@ pub(super) fn visit_changes<E: From<&'static str>>(
 }
 
 /// Returns how many bytes at the start of both are equal.
-fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     let word = |bytes: &[u8]| u128::from_le_bytes(bytes.try_into().expect("chunks have 16 bytes"));
     let mut equal = 0;
     for (a, b) in a.chunks_exact(16).zip(b.chunks_exact(16)) {

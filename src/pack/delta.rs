@@ -2,6 +2,10 @@
 //!
 //! Source: "Deltified representation" in git's `Documentation/gitformat-pack`.
 
+mod encode;
+
+pub use self::encode::encode;
+
 /// The most a vector is enlarged on the word of a header alone, in bytes; beyond that, data must have arrived first.
 pub(super) const TRUSTED_CAPACITY: usize = 1 << 20;
 

@@ -1,12 +1,13 @@
 //! Builds a pack of exactly the objects asked for.
 //!
 //! The pack is self-contained. An entry is copied byte for byte where it holds its object whole; a delta is copied where its
-//! base is sent too, with a new header where the base is at another distance now. Any other object is built and
-//! deflated anew. Which base an object has decides how it is encoded, never what the pack contains.
+//! base is sent too, with a new header where the base is at another distance now. Any other object is built anew, as a
+//! delta of a relative that is sent where there is one. Which base an object has decides how it is encoded, never what the pack contains.
 
 mod copy;
 mod encode;
 mod order;
+mod relatives;
 mod sink;
 mod window;
 
@@ -31,6 +32,8 @@ pub struct Receipt {
     pub copied: u64,
     /// Entries that were built anew, because their delta's base is not in the pack.
     pub recompressed: u64,
+    /// Objects of which the stored entry is damaged: they are in the pack, from another copy that the store has.
+    pub healed: Vec<ObjectId>,
     /// The pack's trailing hash.
     pub pack_id: ObjectId,
     /// The entries of the new pack. Kinds and sizes are not filled in.
@@ -46,23 +49,36 @@ const PROGRESS_STEP: usize = 1024;
 /// entries written so far and in all. Memory: about 100 bytes an object, 1 MiB, and what the largest rebuilt object needs.
 ///
 /// # Errors
-/// Fails where an entry is damaged (its stored CRC-32 does not fit, or what was rebuilt is not what its id says), where the
-/// store cannot be read, and where `out` cannot be written. What was written before is then no valid pack.
+/// Fails where an entry is damaged (its stored CRC-32 does not fit, or what was rebuilt is not what its id says) and the store
+/// has no sound copy of the object, where the store cannot be read, and where `out` cannot be written. What was written before is then no valid pack.
 pub fn emit(
     store: &dyn PackStore,
     set: &Selection,
     out: &mut dyn Write,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Receipt> {
-    let reader = ObjectReader::new(store);
-    let order = Order::new(&reader, set)?;
+    emit_with(&ObjectReader::new(store), set, out, progress)
+}
+
+/// As [`emit`], with a reader whose caches may be warm already.
+///
+/// # Errors
+/// As [`emit`].
+pub fn emit_with(
+    reader: &ObjectReader<'_>,
+    set: &Selection,
+    out: &mut dyn Write,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Receipt> {
+    let store = reader.store();
+    let order = Order::new(reader, set)?;
     let objects = u32::try_from(order.len()).map_err(|_| Error::Invalid("a pack cannot hold 2^32 objects".into()))?;
     let mut sink = Sink::new(out, store.object_format());
     sink.write(&header::pack_header(objects))?;
     let mut emitter = Emitter {
         store,
         order: &order,
-        encoder: Encoder::new(&reader, &order),
+        encoder: Encoder::new(reader, &order),
         sink,
         written: Written {
             offsets: Vec::with_capacity(order.len()),
@@ -82,7 +98,7 @@ pub fn emit(
         written,
         ..
     } = emitter;
-    let recompressed = encoder.rebuilt();
+    let (recompressed, healed) = encoder.finish();
     let pack_id = sink.hash()?;
     let bytes = sink.finish(&pack_id)?;
     let entries = order.table(&written);
@@ -92,6 +108,7 @@ pub fn emit(
         objects,
         copied: objects - recompressed,
         recompressed,
+        healed,
         pack_id,
         entries,
     })
@@ -140,23 +157,33 @@ impl Emitter<'_, '_, '_> {
             for index in at..last {
                 let (start, end) = (order.start(index), order.end(index));
                 let bytes = window.bytes(start, end);
-                self.check_crc32(index, crc32fast::hash(bytes))?;
+                let crc32 = crc32fast::hash(bytes);
+                let intact = crc32 == order.crc32(index);
                 self.enter(order.pack(index), start);
                 if unsent.end != start {
                     self.sink.write(window.bytes(unsent.start, unsent.end))?;
                     unsent = start..start;
                 }
-                if self
-                    .encoder
-                    .goes_unchanged(index, bytes, self.run.start, self.position, &self.written)?
+                if intact
+                    && self
+                        .encoder
+                        .goes_unchanged(index, bytes, self.run.start, self.position, &self.written)?
                 {
                     self.note(end - start, order.crc32(index));
                     self.run.end = end;
                     unsent.end = end;
                 } else {
                     self.sink.write(window.bytes(unsent.start, unsent.end))?;
-                    let (entry, rest) = self.encoder.encode(index, bytes, self.position, &self.written)?;
-                    let mut crc32 = crc32fast::Hasher::new_with_initial(crc32fast::hash(entry));
+                    let (entry, rest): (&[u8], &[u8]) = if intact {
+                        self.encoder.encode(index, bytes, self.position, &self.written)?
+                    } else {
+                        match self.encoder.rebuild(index, self.position, &self.written) {
+                            Ok(entry) => (entry, &[]),
+                            Err(err) => return Err(damaged(self.store, order, index, crc32, err)),
+                        }
+                    };
+                    let mut crc32 = crc32fast::Hasher::new();
+                    crc32.update(entry);
                     crc32.update(rest);
                     self.sink.write(entry)?;
                     self.sink.write(rest)?;
@@ -198,69 +225,89 @@ impl Emitter<'_, '_, '_> {
         self.position += len;
     }
 
-    /// Copies an entry that is too large to be held, or builds it anew.
-    ///
-    /// Its CRC-32 is known only when it has been written: then the pack ends without a trailer.
+    /// Copies an entry that is too large to be held, or builds it anew. It is read twice: nothing unchecked is written.
     fn copy_large(&mut self, index: usize) -> Result<()> {
-        let (pack, start, end) = (self.order.pack(index), self.order.start(index), self.order.end(index));
+        let (store, pack) = (self.store, self.order.pack(index));
+        let (start, end) = (self.order.start(index), self.order.end(index));
+        let mut crc32 = crc32fast::Hasher::new();
+        for_each_chunk(store, pack, start..end, |chunk| {
+            crc32.update(chunk);
+            Ok(())
+        })?;
+        let crc32 = crc32.finalize();
+        let intact = crc32 == self.order.crc32(index);
         // More than any header, so that something is left of it.
         let mut head = [0; header::MAX_ENTRY_HEADER_LEN + 1];
-        self.store.read_exact_at(pack, start, &mut head)?;
+        store.read_exact_at(pack, start, &mut head)?;
         self.enter(pack, start);
-        let unchanged = self
-            .encoder
-            .goes_unchanged(index, &head, self.run.start, self.position, &self.written)?;
-        let (entry, copied_from) = if unchanged {
+        let (entry, rest_at): (&[u8], u64) = if intact
+            && self
+                .encoder
+                .goes_unchanged(index, &head, self.run.start, self.position, &self.written)?
+        {
             self.run.end = end;
-            (&head[..0], start)
+            (&[], start)
         } else {
             self.run = Run { pack, start: end, end };
-            let (entry, rest) = self.encoder.encode(index, &head, self.position, &self.written)?;
-            // What is left of the head is where the entry's own data starts; nothing is left of one that was rebuilt.
-            (
-                entry,
-                if rest.is_empty() {
-                    end
-                } else {
-                    start + (head.len() - rest.len()) as u64
-                },
-            )
-        };
-        let mut new_crc32 = crc32fast::Hasher::new();
-        new_crc32.update(entry);
-        self.sink.write(entry)?;
-        let mut len = entry.len() as u64;
-        if copied_from < end {
-            let mut old_crc32 = crc32fast::Hasher::new();
-            old_crc32.update(&head[..(copied_from - start) as usize]);
-            let mut chunk = vec![0; window::LEN.min((end - copied_from) as usize)];
-            let mut at = copied_from;
-            while at < end {
-                let part = &mut chunk[..(window::LEN as u64).min(end - at) as usize];
-                self.store.read_exact_at(pack, at, part)?;
-                old_crc32.update(part);
-                new_crc32.update(part);
-                self.sink.write(part)?;
-                at += part.len() as u64;
+            if intact {
+                let (entry, rest) = self.encoder.encode(index, &head, self.position, &self.written)?;
+                // What is left of the head is where the stored data starts; nothing is left of one that was rebuilt.
+                (
+                    entry,
+                    if rest.is_empty() {
+                        end
+                    } else {
+                        start + (head.len() - rest.len()) as u64
+                    },
+                )
+            } else {
+                match self.encoder.rebuild(index, self.position, &self.written) {
+                    Ok(entry) => (entry, end),
+                    Err(err) => return Err(damaged(store, self.order, index, crc32, err)),
+                }
             }
-            len += end - copied_from;
-            self.check_crc32(index, old_crc32.finalize())?;
-        }
-        self.note(len, new_crc32.finalize());
+        };
+        let mut crc32 = crc32fast::Hasher::new();
+        crc32.update(entry);
+        self.sink.write(entry)?;
+        let len = entry.len() as u64 + (end - rest_at);
+        for_each_chunk(store, pack, rest_at..end, |chunk| {
+            crc32.update(chunk);
+            self.sink.write(chunk)
+        })?;
+        self.note(len, crc32.finalize());
         Ok(())
     }
+}
 
-    fn check_crc32(&self, index: usize, found: u32) -> Result<()> {
-        let expected = self.order.crc32(index);
-        if found == expected {
-            return Ok(());
-        }
-        let (id, offset) = (self.order.oid(index), self.order.start(index));
-        Err(Error::InvalidPack {
-            name: self.store.pack_name(self.order.pack(index)),
-            why: format!(
-                "object {id}: the entry at offset {offset} is damaged (CRC-32 {found:08x}, expected {expected:08x})"
-            ),
-        })
+/// Reads a part of a pack piece by piece.
+fn for_each_chunk(
+    store: &dyn PackStore,
+    pack: PackRank,
+    range: std::ops::Range<u64>,
+    mut visit: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<()> {
+    let mut chunk = vec![0; (window::LEN as u64).min(range.end - range.start) as usize];
+    let mut at = range.start;
+    while at < range.end {
+        let part = &mut chunk[..(window::LEN as u64).min(range.end - at) as usize];
+        store.read_exact_at(pack, at, part)?;
+        visit(part)?;
+        at += part.len() as u64;
+    }
+    Ok(())
+}
+
+/// Returns the error that an entry is damaged and, as `err` says, could not be built from elsewhere.
+fn damaged(store: &dyn PackStore, order: &Order<'_>, index: usize, found: u32, err: Error) -> Error {
+    if let Error::Io { .. } = err {
+        return err;
+    }
+    let (id, offset, expected) = (order.oid(index), order.start(index), order.crc32(index));
+    Error::InvalidPack {
+        name: store.pack_name(order.pack(index)),
+        why: format!(
+            "object {id}: the entry at offset {offset} is damaged (CRC-32 {found:08x}, expected {expected:08x}), and there is no other copy of it"
+        ),
     }
 }

@@ -7,7 +7,7 @@ use gix_zlib::{Decompress, FlushDecompress, Status};
 
 use super::{
     Kind, Location, PackRank, PackStore,
-    bases::Bases,
+    bases::{Bases, Place},
     blocks::Blocks,
     delta,
     finder::Finder,
@@ -36,7 +36,7 @@ pub struct ReaderOptions {
 impl Default for ReaderOptions {
     fn default() -> Self {
         ReaderOptions {
-            cache_bytes: 96 << 20,
+            cache_bytes: 32 << 20,
             object_limit: 4 << 30,
         }
     }
@@ -226,6 +226,25 @@ impl<'a> ObjectReader<'a> {
         Ok(Object { kind, data })
     }
 
+    /// Returns the chain of entries that the entry at `at` is made from: its delta base first, no delta last.
+    pub(super) fn bases_of(&self, at: Location) -> Result<Vec<Place>> {
+        let state = &mut *self.state.borrow_mut();
+        let mut place = (at.pack, at.offset);
+        let mut cycle = CycleGuard::new(place);
+        let mut bases = Vec::new();
+        loop {
+            let entry = self.entry_header(state, place.0, place.1)?;
+            if let EntryKind::Base(_) = entry.kind {
+                return Ok(bases);
+            }
+            place = self.base_of(place.0, place.1, &entry)?;
+            if cycle.closes(place) {
+                return Err(self.invalid(place.0, place.1, "its deltas go in a circle"));
+            }
+            bases.push(place);
+        }
+    }
+
     /// Returns the offset at which the entry at `at` ends, found by inflating it.
     pub(super) fn entry_end(&self, at: Location) -> Result<u64> {
         let state = &mut *self.state.borrow_mut();
@@ -377,6 +396,24 @@ fn name_object(err: Error, id: &oid) -> Error {
             why: format!("object {id}: {why}"),
         },
         other => other,
+    }
+}
+
+/// Checks that `object` is what its id says.
+pub(super) fn check_id(store: &dyn PackStore, id: &oid, object: &Object) -> Result<()> {
+    let mut hasher = gix_hash::hasher(store.object_format());
+    hasher.update(format!("{} {}\0", object.kind, object.data.len()).as_bytes());
+    hasher.update(&object.data);
+    match hasher.try_finalize() {
+        Ok(found) if *found == *id => Ok(()),
+        Ok(found) => Err(Error::MalformedObject {
+            oid: id.to_owned(),
+            why: format!("its content is that of object {found}"),
+        }),
+        Err(err) => Err(Error::MalformedObject {
+            oid: id.to_owned(),
+            why: err.to_string(),
+        }),
     }
 }
 

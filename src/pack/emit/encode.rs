@@ -2,26 +2,31 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use gix_hash::oid;
+use gix_hash::ObjectId;
 use gix_zlib::{
     Compression, Status,
     stream::deflate::{Compress, FlushCompress},
 };
 
-use super::{Written, order::Order};
+use super::{Written, order::Order, relatives::Relatives};
 use crate::{
     error::{Error, Result},
     pack::{
-        EntryTable, PackRank,
+        EntryTable, Location, PackRank, delta,
         finder::pack_objects,
         header::{self, EntryHeader, EntryKind},
         idx::rows_by_offset,
-        object::ObjectReader,
+        object::{Object, ObjectReader, check_id},
     },
 };
 
 /// A pack's table is read to find a base's id only if it has at most so many entries for each one that is sent.
 const TABLE_RATIO: u64 = 64;
+
+/// Objects of so many bytes are made from others: smaller ones gain nothing, larger ones cost memory.
+const DELTA_SIZES: std::ops::Range<usize> = 50..(32 << 20);
+/// The longest chain of deltas that is made, as in git.
+const MAX_DEPTH: u32 = 50;
 
 /// A pack's entries and their rows by offset.
 type Table = (Arc<EntryTable>, Vec<u32>);
@@ -32,6 +37,8 @@ pub(super) struct Encoder<'a, 's> {
     compress: Option<Compress>,
     entry: Vec<u8>,
     rebuilt: u64,
+    healed: Vec<ObjectId>,
+    relatives: Relatives<'a, 's>,
     /// Tables of packs in which a base was sought by id; none where it would cost too much.
     tables: HashMap<PackRank, Option<Table>>,
 }
@@ -44,13 +51,15 @@ impl<'a, 's> Encoder<'a, 's> {
             compress: None,
             entry: Vec::new(),
             rebuilt: 0,
+            healed: Vec::new(),
+            relatives: Relatives::new(reader, order),
             tables: HashMap::new(),
         }
     }
 
-    /// Returns the number of entries that were built anew.
-    pub fn rebuilt(&self) -> u64 {
-        self.rebuilt
+    /// Returns the number of entries that were built anew, and the objects whose entry is damaged.
+    pub fn finish(self) -> (u64, Vec<ObjectId>) {
+        (self.rebuilt, self.healed)
     }
 
     /// Returns whether entry `index`, of which `bytes` is at least the header, is right as it is at `position` of the new
@@ -89,14 +98,13 @@ impl<'a, 's> Encoder<'a, 's> {
         written: &Written,
     ) -> Result<(&'b [u8], &'b [u8])> {
         let entry = self.header(index, bytes)?;
-        self.entry.clear();
         if let Some(base) = self.base_sent(index, &entry)? {
             let kind = EntryKind::OfsDelta(position - written.offsets[base]);
+            self.entry.clear();
             header::write_entry_header(kind, entry.size, &mut self.entry);
             return Ok((&self.entry, &bytes[entry.len..]));
         }
-        self.rebuild(index)?;
-        Ok((&self.entry, &[]))
+        Ok((self.rebuild(index, position, written)?, &[]))
     }
 
     /// Returns the index of the base of entry `index`, if it is sent before.
@@ -151,45 +159,94 @@ impl<'a, 's> Encoder<'a, 's> {
         }
     }
 
-    /// Makes a whole entry of the object, with the fastest compression.
-    fn rebuild(&mut self, index: usize) -> Result<()> {
+    /// Builds entry `index` anew for `position` of the new pack: as a delta of a relative where that is short, else whole.
+    pub fn rebuild(&mut self, index: usize, position: u64, written: &Written) -> Result<&[u8]> {
         self.rebuilt += 1;
-        let object = self.reader.read_at(self.order.location(index))?;
-        self.check_id(index, &object.kind.to_string(), &object.data)?;
-        header::write_entry_header(EntryKind::Base(object.kind), object.data.len() as u64, &mut self.entry);
+        self.entry.clear();
+        let at = self.order.location(index);
+        let object = self.object(index)?;
+        // How a damaged entry was stored does not matter any more.
+        let bases = self.reader.bases_of(at).unwrap_or_default();
+        let len = object.data.len();
+        let mut made = None;
+        if DELTA_SIZES.contains(&len)
+            && let Some(base) = self.relatives.nearest(&bases, written)?
+            && base.depth < MAX_DEPTH
+            && DELTA_SIZES.contains(&base.data.len())
+        {
+            made = delta::encode(&base.data, &object.data, len / 2).map(|delta| (delta, base.offset, base.depth + 1));
+        }
+        let depth = match &made {
+            Some((delta, base, depth)) => {
+                let kind = EntryKind::OfsDelta(position - base);
+                header::write_entry_header(kind, delta.len() as u64, &mut self.entry);
+                self.deflate(index, delta)?;
+                *depth
+            }
+            None => {
+                header::write_entry_header(EntryKind::Base(object.kind), len as u64, &mut self.entry);
+                self.deflate(index, &object.data)?;
+                0
+            }
+        };
+        self.relatives
+            .note((at.pack, at.offset), &bases, &object, position, depth);
+        Ok(&self.entry)
+    }
+
+    /// Reads object `index` and checks that it is what its id says; where its entry is damaged, another copy of it is taken.
+    fn object(&mut self, index: usize) -> Result<Object> {
+        let (store, id, at) = (self.reader.store(), self.order.oid(index), self.order.location(index));
+        let checked = |at: Location| {
+            let object = self.reader.read_at(at)?;
+            check_id(store, id, &object).map(|()| object)
+        };
+        let damage = match checked(at) {
+            Ok(object) => return Ok(object),
+            Err(damage) => damage,
+        };
+        for pack in 0..store.packs() {
+            let table = store.entries(pack)?;
+            let Some(row) = table.find(id) else { continue };
+            let copy = Location {
+                pack,
+                offset: table.offsets[row],
+                crc32: table.crc32s[row],
+            };
+            if (copy.pack, copy.offset) != (at.pack, at.offset)
+                && let Ok(object) = checked(copy)
+            {
+                self.healed.push(id.to_owned());
+                return Ok(object);
+            }
+        }
+        Err(self.invalid(index, &damage.to_string()))
+    }
+
+    /// Appends `data` to the entry with the fastest compression.
+    fn deflate(&mut self, index: usize, data: &[u8]) -> Result<()> {
         let compress = self
             .compress
             .get_or_insert_with(|| Compress::new(Compression::BEST_SPEED));
         compress.reset();
         let mut filled = self.entry.len();
         // What hardly compresses grows by a few bytes a block.
-        self.entry
-            .resize(filled + object.data.len() + object.data.len() / 1000 + 64, 0);
+        self.entry.resize(filled + data.len() + data.len() / 1000 + 64, 0);
         loop {
             let (read, before) = (compress.total_in() as usize, compress.total_out());
-            let status = compress.compress(&object.data[read..], &mut self.entry[filled..], FlushCompress::Finish);
+            let status = compress.compress(&data[read..], &mut self.entry[filled..], FlushCompress::Finish);
             filled += (compress.total_out() - before) as usize;
             match status {
                 Ok(Status::StreamEnd) => break,
                 Ok(_) => self.entry.resize(self.entry.len() + self.entry.len() / 4 + 4096, 0),
-                Err(err) => return Err(self.invalid(index, &format!("it cannot be compressed: {err}"))),
+                Err(err) => {
+                    let why = format!("it cannot be compressed: {err}");
+                    return Err(self.invalid(index, &why));
+                }
             }
         }
         self.entry.truncate(filled);
         Ok(())
-    }
-
-    /// Checks that what was rebuilt is what its id says: it passed no checksum of its own.
-    fn check_id(&self, index: usize, kind: &str, data: &[u8]) -> Result<()> {
-        let mut hasher = gix_hash::hasher(self.reader.store().object_format());
-        hasher.update(format!("{kind} {}\0", data.len()).as_bytes());
-        hasher.update(data);
-        let id: &oid = self.order.oid(index);
-        match hasher.try_finalize() {
-            Ok(found) if *found == *id => Ok(()),
-            Ok(found) => Err(self.invalid(index, &format!("its content is that of object {found}"))),
-            Err(err) => Err(self.invalid(index, &err.to_string())),
-        }
     }
 
     fn header(&self, index: usize, bytes: &[u8]) -> Result<EntryHeader> {
