@@ -109,7 +109,7 @@ fn load_index(
     kind: Kind,
 ) -> Result<Option<(ObjectIndex, [u64; 5])>, ReadError> {
     let count = batch.geometry.objects() as usize;
-    if count < MIN_OBJECTS || batch.packs(medium)?.len() != 1 {
+    if count < MIN_OBJECTS || batch.geometry.rows != 1 {
         return Ok(None);
     }
     let Some(range) = batch.index_range(medium, row)? else {
