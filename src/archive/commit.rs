@@ -1,24 +1,16 @@
-//! Committing to an archive that exists: the order of a commit under the writer lock.
+//! Committing to an archive that exists: edits are judged under the writer lock, and appended with their packs.
 
-use std::{io, path::Path, sync::Arc};
+use std::path::Path;
 
 use gix_hash::oid;
 
 use super::{
     LockPolicy, Outcome, Snapshot, Transaction,
-    append::{self, write_error},
-    merge,
-    open::{describe_loss, is_same_file, open_file, read_head},
-    prepare::{Addition, prepare},
+    prepare::Addition,
+    writer::{Writer, with_writer},
 };
 use crate::{
-    error::{Error, Result},
-    format::{
-        head::Head,
-        recover::{Recovered, State, Tail, recover},
-        slot::{SLOT_LEN, Slot},
-    },
-    media::{FileMedium, LockByte, LockGuard, Medium, lock_with_timeout},
+    error::Result,
     pack::{EntryTable, PackStore},
     refs::{
         EditResult,
@@ -26,65 +18,19 @@ use crate::{
     },
 };
 
-/// How often a writer goes back to the path when gc replaced the file that it waited for.
-const MAX_REOPENS: usize = 5;
-
 /// Commits `transaction` to the archive at `path` in one durable append.
 ///
 /// Returns when the data is on the disk. Edits that were rejected are told in the outcome, not as an error; where all were
 /// rejected, or changed nothing, nothing is written.
 ///
 /// # Errors
-/// Nothing was committed, with one exception that says so: [`Error::DurabilityUnknown`].
+/// Nothing was committed, with one exception that says so: [`crate::Error::DurabilityUnknown`].
 pub fn commit(path: &Path, transaction: Transaction, mut policy: LockPolicy<'_>) -> Result<Outcome> {
     if transaction.dry_run {
         return dry_run(path, &transaction);
     }
-    for _ in 0..MAX_REOPENS {
-        let medium = Arc::new(FileMedium::new(open_file(path, true)?));
-        let _lock = take_lock(medium.file(), path, &mut policy)?;
-        // Only now is it certain which file this is: gc replaces it by rename, under the same lock.
-        let len = medium.len().map_err(Error::io(path, "stat"))?;
-        let head = read_head(medium.as_ref(), path, len)?;
-        if head.superseded_by.is_some() || !is_same_file(medium.file(), path) {
-            continue;
-        }
-        return commit_locked(path, medium.clone(), &head, len, transaction, &mut policy);
-    }
-    Err(Error::Replaced { path: path.into() })
-}
-
-/// Takes the writer lock of an open archive.
-pub(super) fn take_lock<'a>(
-    file: &'a std::fs::File,
-    path: &Path,
-    policy: &mut LockPolicy<'_>,
-) -> Result<LockGuard<'a>> {
-    let on_wait = &mut policy.on_wait;
-    let locked = lock_with_timeout(file, LockByte::Writer, policy.timeout, |waited, rate| {
-        if let Some(on_wait) = on_wait {
-            let rate = if rate > 0 {
-                format!(", which writes {} KiB/s", rate.div_ceil(1024))
-            } else {
-                String::new()
-            };
-            on_wait(&format!(
-                "waiting {} s for another writer of {}{rate}",
-                waited.as_secs(),
-                path.display()
-            ));
-        }
-    });
-    locked.map_err(|source| match source.kind() {
-        io::ErrorKind::TimedOut => Error::Locked {
-            path: path.into(),
-            holder: String::new(),
-            waited_s: policy.timeout.as_secs(),
-        },
-        _ => Error::CannotLock {
-            path: path.into(),
-            source,
-        },
+    with_writer(path, &mut policy, |writer, policy| {
+        commit_locked(writer, transaction, policy)
     })
 }
 
@@ -95,64 +41,21 @@ fn dry_run(path: &Path, transaction: &Transaction) -> Result<Outcome> {
     Ok(outcome(applied, false, snapshot.warnings().to_vec()))
 }
 
-fn commit_locked(
-    path: &Path,
-    medium: Arc<FileMedium>,
-    head: &Head,
-    len: u64,
-    transaction: Transaction,
-    policy: &mut LockPolicy<'_>,
-) -> Result<Outcome> {
-    let recovered = recover(medium.as_ref(), head, len, true).map_err(|error| describe_loss(path, head, len, error))?;
-    refuse_unsafe(path, head, len, &recovered)?;
-    let snapshot = Snapshot::new(path, medium.clone(), recovered.clone(), len);
-    let applied = judge(&snapshot, &transaction)?;
-    let mut warnings = recovered.warnings.clone();
+fn commit_locked(writer: Writer<'_>, transaction: Transaction, policy: &mut LockPolicy<'_>) -> Result<Outcome> {
+    let applied = judge(&writer.snapshot, &transaction)?;
     if applied.changes.is_empty() {
+        let warnings = writer.snapshot.warnings().to_vec();
         return Ok(outcome(applied, false, warnings));
     }
-    let (state, slot) = settle_tail(path, medium.as_ref(), head, len, recovered)?;
-    // A merge is a favour to later readers. Where a batch cannot be read it is verify's business, not this push's.
-    let merge = merge::plan(medium.as_ref(), &state).unwrap_or(None);
     let addition = Addition {
-        merge,
         packs: transaction.packs,
         changes: applied.changes.clone(),
         rewound: applied.rewound,
         actor: transaction.actor,
         settings: transaction.settings,
+        ..Addition::default()
     };
-    let mut prepared = prepare(path, &state, snapshot.ref_view()?, addition)?;
-    let end = prepared.commit.end();
-    let on_copy = |done, total| {
-        if let Some(on_copy) = &mut policy.on_copy {
-            on_copy(done, total);
-        }
-    };
-    let written = append::write(medium.as_ref(), path, &mut prepared, on_copy)
-        .and_then(|()| check_still_ours(path, &medium, end));
-    if let Err(error) = written {
-        // Best effort: what is left of the tail has no whole commit in it, and the next writer cuts it off.
-        let _ = medium.set_len(state.append);
-        return Err(error);
-    }
-    if let Err(source) = medium.sync_data() {
-        return Err(take_back(path, medium.as_ref(), state.append, source));
-    }
-    let slot = Slot {
-        write: slot + 1,
-        append: end,
-        footer_end: end,
-        commit_id: prepared.commit.footer.commit_id,
-    };
-    if let Err(error) = medium.write_all_at(slot.offset(), &slot.encode()) {
-        // The commit is durable: readers find it behind the old slot.
-        warnings.push(format!(
-            "{}: the commit is stored, but its slot could not be written: {error}",
-            path.display()
-        ));
-    }
-    medium.start_writeback(slot.offset(), SLOT_LEN as u64);
+    let warnings = writer.append(addition, policy)?;
     Ok(outcome(applied, true, warnings))
 }
 
@@ -188,111 +91,5 @@ fn outcome(applied: Applied, written: bool, warnings: Vec<String>) -> Outcome {
         head_unborn,
         written,
         warnings,
-    }
-}
-
-/// Refuses to append where that could bury something that is still to be saved.
-fn refuse_unsafe(path: &Path, head: &Head, size: u64, recovered: &Recovered) -> Result<()> {
-    if let Some(confirmed) = recovered.truncated {
-        return Err(Error::Truncated {
-            path: path.into(),
-            size,
-            confirmed,
-        });
-    }
-    if recovered.slot.is_none() && head.newest_slot().is_some() {
-        let what = "its newest footer cannot be read, so nothing may be appended".into();
-        return Err(Error::Damaged {
-            path: path.into(),
-            what,
-        });
-    }
-    if let Tail::Unreadable { why, .. } = &recovered.tail {
-        return Err(Error::io(path, "read behind the last commit")(io::Error::other(
-            why.clone(),
-        )));
-    }
-    Ok(())
-}
-
-/// Makes what lies behind the confirmed state part of it, or takes it away. Returns the state to append to, and the number of
-/// the last slot write.
-fn settle_tail(path: &Path, medium: &FileMedium, head: &Head, len: u64, recovered: Recovered) -> Result<(State, u64)> {
-    let Recovered {
-        mut state, slot, tail, ..
-    } = recovered;
-    let write = head.newest_slot().map_or(0, |slot| slot.write);
-    let confirmed = slot.map_or(state.append, |slot| slot.append);
-    let whole_until = state.append;
-    match tail {
-        Tail::Clean if slot.is_some() => return Ok((state, write)),
-        Tail::Clean | Tail::Whole { .. } => {}
-        // An error-free read under the lock showed that the write never finished.
-        Tail::Torn { .. } => medium
-            .set_len(whole_until)
-            .map_err(Error::io(path, "cut off an unfinished write of"))?,
-        // The damaged bytes stay for whoever can repair them; the next commit goes behind them.
-        Tail::Damaged { .. } => {
-            state.append = crate::format::align_up(len);
-            medium.set_len(state.append).map_err(write_error(path))?;
-        }
-        Tail::Unreadable { .. } => unreachable!("refused before"),
-    }
-    if slot.is_none() {
-        // Both slots were unreadable: the walk found the last whole commit, and what is behind it may be a torn one.
-        medium
-            .set_len(whole_until)
-            .map_err(Error::io(path, "cut off an unfinished write of"))?;
-    }
-    if whole_until > confirmed {
-        rewrite(medium, confirmed, whole_until).map_err(write_error(path))?;
-    }
-    medium.sync_data().map_err(|source| Error::DurabilityUnknown {
-        path: path.into(),
-        source,
-    })?;
-    let slot = Slot {
-        write: write + 1,
-        append: state.append,
-        footer_end: state.footer_end,
-        commit_id: state.footer.commit_id,
-    };
-    medium
-        .write_all_at(slot.offset(), &slot.encode())
-        .map_err(write_error(path))?;
-    Ok((state, slot.write))
-}
-
-/// Writes the same bytes again, so that the next sync covers them: pages that an earlier, failed sync marked clean would
-/// otherwise never reach the disk.
-fn rewrite(medium: &dyn Medium, from: u64, to: u64) -> io::Result<()> {
-    const CHUNK: u64 = 1 << 20;
-    let mut at = from;
-    while at < to {
-        let bytes = crate::media::read_vec(medium, at, (to - at).min(CHUNK) as usize)?;
-        medium.write_all_at(at, &bytes)?;
-        at += bytes.len() as u64;
-    }
-    Ok(())
-}
-
-/// Checks before the sync that the file is still the archive: as long as it was made, and with a name.
-fn check_still_ours(path: &Path, medium: &FileMedium, end: u64) -> Result<()> {
-    use std::os::unix::fs::MetadataExt;
-    let metadata = medium.file().metadata().map_err(Error::io(path, "stat"))?;
-    if metadata.nlink() == 0 || metadata.len() != end {
-        return Err(Error::Replaced { path: path.into() });
-    }
-    Ok(())
-}
-
-/// After a failed sync: takes the tail back and makes that durable, still under the lock.
-fn take_back(path: &Path, medium: &dyn Medium, confirmed: u64, source: io::Error) -> Error {
-    match medium.set_len(confirmed).and_then(|()| medium.sync_data()) {
-        Ok(()) => Error::io(path, "sync")(source),
-        Err(_) => Error::DurabilityUnknown {
-            path: path.into(),
-            source,
-        },
     }
 }

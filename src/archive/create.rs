@@ -119,13 +119,13 @@ fn try_create(
         .write_all_at(0, &head::encode(&ident))
         .map_err(write_error(path))?;
     let addition = Addition {
-        merge: None,
         // Kept, so that they can go into the winner's archive if another process is faster.
         packs: transaction.packs.iter().map(clone_pack).collect::<Result<_>>()?,
         changes: applied.changes.clone(),
         rewound: false,
         actor: transaction.actor.clone(),
         settings: transaction.settings.clone(),
+        ..Addition::default()
     };
     let mut prepared = prepare(path, &empty_state(ident), &view, addition)?;
     let on_copy = |done, total| {

@@ -1,6 +1,7 @@
 //! An archive: create it, open a snapshot of it, commit to it.
 
 mod append;
+mod catch_up;
 mod commit;
 mod create;
 mod merge;
@@ -11,12 +12,14 @@ mod prepare;
 mod prove;
 #[cfg(test)]
 mod tests;
+mod writer;
 
 use std::{path::PathBuf, time::Duration};
 
 use bstr::BString;
 use gix_hash::ObjectId;
 
+pub use catch_up::{CaughtUp, Unsound, catch_up, unproven};
 pub use commit::commit;
 pub use create::{create, create_with};
 pub use open::Snapshot;
@@ -44,6 +47,10 @@ pub struct Info {
     pub objects: u64,
     /// Objects whose type, size and content have not been checked yet.
     pub unresolved_objects: u64,
+    /// Packs of which it is not proven that their objects bear their names and that all these refer to is here.
+    pub unproven_packs: u64,
+    /// Objects that are known to be damaged.
+    pub damaged_objects: u64,
     pub file_bytes: u64,
     pub pack_bytes: u64,
     /// Columns, metadata and the live footer.

@@ -79,7 +79,15 @@ impl Snapshot {
 
     /// Makes the snapshot of a state that was found in `medium`.
     pub(crate) fn new(path: &Path, medium: Arc<dyn Medium>, recovered: Recovered, file_len: u64) -> Snapshot {
-        let Recovered { state, warnings, .. } = recovered;
+        let Recovered {
+            state, mut warnings, ..
+        } = recovered;
+        if state.footer.totals.damaged > 0 {
+            let damaged = state.footer.totals.damaged;
+            warnings.push(format!(
+                "{damaged} objects in the archive are damaged; `znippy index --check` names them"
+            ));
+        }
         let (refs, packs) = (OnceLock::new(), OnceLock::new());
         Snapshot {
             inner: Arc::new(Inner {
@@ -187,6 +195,8 @@ impl Snapshot {
             packs: totals.packs,
             objects: totals.objects,
             unresolved_objects: totals.unresolved,
+            unproven_packs: totals.unproven,
+            damaged_objects: totals.damaged,
             file_bytes: *file_len,
             pack_bytes: totals.pack_bytes,
             index_bytes: file_len.saturating_sub(totals.pack_bytes + totals.dead_bytes + HEAD_LEN),

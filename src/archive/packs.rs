@@ -12,6 +12,7 @@ use crate::{
     error::{Error, Result},
     format::{
         batch::{Batch, PackSpan, ReadError},
+        columns::Proof,
         object_index::{MIN_OBJECTS, ObjectIndex},
         recover::State,
     },
@@ -154,6 +155,31 @@ impl SmallEntries {
 }
 
 impl Snapshot {
+    /// Returns the number of the transaction that stored a pack.
+    pub fn pack_txn(&self, pack: PackRank) -> Result<u64> {
+        let span = self.packs_or_load()?.spans.get(pack as usize).copied();
+        span.map(|span| span.txn)
+            .ok_or_else(|| Error::Invalid(format!("there is no pack {pack}")))
+    }
+
+    /// Returns what is proven of each pack, by rank: by its own row, or by an index row about it.
+    pub fn proofs(&self) -> Result<Vec<Proof>> {
+        let mut proofs = HashMap::new();
+        for block in &self.state().footer.blocks {
+            let rows = Batch::load(self.medium(), *block, Snapshot::object_format(self))
+                .and_then(|batch| batch.proofs(self.medium()))
+                .map_err(|error| read_error(self.path(), error))?;
+            for (txn, proof) in rows.into_iter().filter(|(_, proof)| *proof != Proof::None) {
+                proofs.insert(txn, proof);
+            }
+        }
+        let spans = &self.packs_or_load()?.spans;
+        Ok(spans
+            .iter()
+            .map(|span| proofs.get(&span.txn).copied().unwrap_or(Proof::None))
+            .collect())
+    }
+
     /// Returns the generation of a commit, where the commit graph has it.
     pub fn commit_generation(&self, id: &oid) -> Result<Option<u32>> {
         let packs = self.packs_or_load()?;

@@ -27,14 +27,29 @@ use crate::{
 const MAX_CLOCK_LEAD_US: i64 = 24 * 60 * 60 * 1_000_000;
 
 /// What to append: the rows' contents before they have numbers and places.
+#[derive(Default)]
 pub struct Addition {
     pub packs: Vec<NewPack>,
     pub changes: Changes,
     pub rewound: bool,
     pub actor: Option<bstr::BString>,
     pub settings: Vec<(String, Vec<u8>)>,
+    /// Something that was found out about an older row.
+    pub index: Option<IndexAddition>,
     /// Older rows that move along.
     pub merge: Option<Merge>,
+}
+
+/// A row about an older row, and what it changes in the totals.
+pub struct IndexAddition {
+    /// Number and time are set when it is appended.
+    pub row: Row,
+    /// A pack is proven that was not.
+    pub proven: bool,
+    /// Objects that are resolved and were not.
+    pub resolved: u64,
+    /// Objects that are known to be damaged and were not.
+    pub damaged: u64,
 }
 
 /// An addition that is laid out behind a state, with the packs whose bytes are still to be copied.
@@ -72,6 +87,7 @@ pub fn prepare(path: &Path, state: &State, view: &RefView, addition: Addition) -
     }
     let time_us = now_us(state.footer.totals.last_time_us);
     footer.totals.last_time_us = time_us;
+    let moved_rows = rows.len();
     let totals = &mut footer.totals;
     for pack in addition.packs {
         let mut row = new_row(totals, time_us, RowKind::Push);
@@ -80,23 +96,34 @@ pub fn prepare(path: &Path, state: &State, view: &RefView, addition: Addition) -
         rows.push(row);
         packs.push(source);
     }
-    if rows
-        .last()
-        .is_none_or(|row| row.time_us != time_us || row.pack.is_none())
-        || packs.is_empty()
+    if let Some(IndexAddition {
+        row,
+        proven,
+        resolved,
+        damaged,
+    }) = addition.index
     {
-        rows.push(new_row(totals, time_us, RowKind::Push));
+        totals.unproven = totals.unproven.saturating_sub(u64::from(proven));
+        totals.unresolved = totals.unresolved.saturating_sub(resolved);
+        totals.damaged += damaged;
+        let Row { txn, time_us, .. } = new_row(totals, time_us, RowKind::Index);
+        rows.push(Row { txn, time_us, ..row });
     }
-    let last = rows.len() - 1;
-    rows[last].actor = addition.actor;
-    rows[last].settings = addition.settings;
-    rows[last].refs = ref_rows(view, &addition.changes);
-    let block = footer.blocks.len();
-    if let Some(refs) = place_refs(&mut footer.refs, view, &addition.changes, block, last, kind) {
-        let mut row = new_row(&mut footer.totals, time_us, RowKind::Checkpoint);
-        row.covers = footer.refs.run.is_none().then(|| (0, row.txn - 1));
-        row.refs = refs;
-        rows.push(row);
+    if !addition.changes.is_empty() {
+        if rows.len() == moved_rows {
+            rows.push(new_row(totals, time_us, RowKind::Push));
+        }
+        let last = rows.len() - 1;
+        rows[last].actor = addition.actor;
+        rows[last].settings = addition.settings;
+        rows[last].refs = ref_rows(view, &addition.changes);
+        let block = footer.blocks.len();
+        if let Some(refs) = place_refs(&mut footer.refs, view, &addition.changes, block, last, kind) {
+            let mut row = new_row(&mut footer.totals, time_us, RowKind::Checkpoint);
+            row.covers = footer.refs.run.is_none().then(|| (0, row.txn - 1));
+            row.refs = refs;
+            rows.push(row);
+        }
     }
     footer.refs.rewound |= addition.rewound;
     let pack_ids: Vec<u8> = rows
@@ -119,7 +146,7 @@ fn add_pack(row: &mut Row, totals: &mut Totals, pack: NewPack, len: u64) {
         true => entries.len() as u64,
         false => entries.kinds.iter().filter(|kind| **kind == 0).count() as u64,
     };
-    totals.unproven += u64::from(pack.proof != Proof::Closed);
+    totals.unproven += u64::from(pack.proof == Proof::None);
     row.proof = pack.proof;
     row.index = (entries.len() >= object_index::MIN_OBJECTS).then(|| object_index::encode(&entries));
     row.objects = entries;
@@ -129,20 +156,7 @@ fn add_pack(row: &mut Row, totals: &mut Totals, pack: NewPack, len: u64) {
 
 fn new_row(totals: &mut Totals, time_us: i64, kind: RowKind) -> Row {
     totals.last_txn += 1;
-    Row {
-        txn: totals.last_txn,
-        time_us,
-        kind,
-        actor: None,
-        proof: Proof::None,
-        settings: vec![],
-        refs: vec![],
-        objects: Default::default(),
-        commits: vec![],
-        covers: None,
-        index: None,
-        pack: None,
-    }
+    Row::new(totals.last_txn, time_us, kind)
 }
 
 /// Returns the time of a new row: now, but never before the row before it, unless that one is impossibly far ahead.

@@ -16,7 +16,7 @@ use crate::{
         disk::Layered,
         object::ObjectReader,
         parse::{self, EntryMode},
-        resolve::{ResolveOptions, Resolved, resolve},
+        resolve::{ResolveOptions, Resolved, ResolvedCommit, resolve},
     },
 };
 
@@ -69,17 +69,8 @@ pub fn prove(
         drop(known);
         Ok(archive.lookup(id)?.is_some())
     };
-    let mut commits = vec![];
-    let mut on_commit = |commit: crate::pack::resolve::ResolvedCommit<'_>| {
-        commits.push(CommitRow {
-            oid: commit.id.to_owned(),
-            tree: commit.links.tree,
-            parents: commit.links.parents,
-            author: Some(author_name(commit.links.author).into()).filter(|name: &bstr::BString| !name.is_empty()),
-            committed_at: commit.links.time,
-            generation: 0,
-        });
-    };
+    let mut commits = Commits::default();
+    let mut on_commit = |commit: ResolvedCommit<'_>| commits.add(commit);
     let mut on_progress = |done, total| {
         if let Some(progress) = &mut progress {
             progress(done, total);
@@ -93,8 +84,7 @@ pub fn prove(
     };
     let resolved = resolve(store, pack, &table, options)?;
     refuse_unsound(&store.pack_name(pack), &resolved)?;
-    commits.sort_unstable_by_key(|commit| commit.oid);
-    number(&mut commits, archive)?;
+    let commits = commits.finish(archive)?;
     let Resolved { kinds, sizes, .. } = resolved;
     Ok(Proven {
         proof: if closed { Proof::Closed } else { Proof::Names },
@@ -102,6 +92,31 @@ pub fn prove(
         sizes,
         commits,
     })
+}
+
+/// Collects the commits of a pack for the graph.
+#[derive(Default)]
+pub struct Commits(Vec<CommitRow>);
+
+impl Commits {
+    pub fn add(&mut self, commit: ResolvedCommit<'_>) {
+        self.0.push(CommitRow {
+            oid: commit.id.to_owned(),
+            tree: commit.links.tree,
+            parents: commit.links.parents,
+            author: Some(author_name(commit.links.author).into()).filter(|name: &bstr::BString| !name.is_empty()),
+            committed_at: commit.links.time,
+            generation: 0,
+        });
+    }
+
+    /// Returns the commits sorted by id, with their generations. Parents outside of the pack are looked up in `archive`.
+    pub fn finish(self, archive: Option<&Snapshot>) -> Result<Vec<CommitRow>> {
+        let Commits(mut commits) = self;
+        commits.sort_unstable_by_key(|commit| commit.oid);
+        number(&mut commits, archive)?;
+        Ok(commits)
+    }
 }
 
 fn refuse_unsound(name: &str, resolved: &Resolved) -> Result<()> {

@@ -11,7 +11,7 @@ use arrow_buffer::Buffer;
 use gix_hash::{Kind, ObjectId};
 
 use super::{
-    columns::{CommitRow, Row},
+    columns::{CommitRow, Proof, Row},
     decode,
     footer::BlockRef,
     geometry::{Geometry, decode_prefix, section_sum},
@@ -139,6 +139,24 @@ impl Batch {
         (0..lists.len())
             .map(|row| entry_table(lists.value(row).as_struct(), self.kind))
             .collect()
+    }
+
+    /// Reads for each row which transaction's pack it proves, and how far: its own, or the one that an index row covers.
+    pub fn proofs(&self, medium: &dyn Medium) -> Result<Vec<(u64, Proof)>, ReadError> {
+        let body = self.read_sections(medium, &[Sections::UpToRefs, Sections::BehindObjects])?;
+        let batch = self.decode(body, &[column::TXN, column::PROOF, column::COVERS_FROM])?;
+        let txns = batch.column(0).as_primitive::<UInt64Type>();
+        let proofs = batch.column(1).as_string::<i32>();
+        let covers = batch.column(2).as_primitive::<UInt64Type>();
+        let txn = |row| {
+            if covers.is_valid(row) {
+                covers.value(row)
+            } else {
+                txns.value(row)
+            }
+        };
+        let proof = |row| Proof::from_name(proofs.value(row)).unwrap_or(Proof::None);
+        Ok((0..batch.num_rows()).map(|row| (txn(row), proof(row))).collect())
     }
 
     /// Reads the commits of every row.

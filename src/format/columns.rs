@@ -128,6 +128,26 @@ pub struct Row {
     pub pack: Option<PackMeta>,
 }
 
+impl Row {
+    /// Makes a row without content.
+    pub fn new(txn: u64, time_us: i64, kind: RowKind) -> Row {
+        Row {
+            txn,
+            time_us,
+            kind,
+            actor: None,
+            proof: Proof::None,
+            settings: vec![],
+            refs: vec![],
+            objects: EntryTable::default(),
+            commits: vec![],
+            covers: None,
+            index: None,
+            pack: None,
+        }
+    }
+}
+
 /// The column buffers of one record batch, all but the pack bytes.
 pub struct Columns {
     pub rows: usize,

@@ -84,8 +84,10 @@ pub struct Totals {
     pub packs: u64,
     pub objects: u64,
     pub unresolved: u64,
-    /// Packs of which it is not proven that everything their tips reach is in the archive.
+    /// Packs of which it is not proven that their objects bear their names and that all these refer to is here.
     pub unproven: u64,
+    /// Objects that are known to be damaged.
+    pub damaged: u64,
     pub pack_bytes: u64,
     /// Bytes of the file that no live row and not the live footer use.
     pub dead_bytes: u64,
@@ -294,10 +296,11 @@ fn encode_totals(totals: &Totals) -> String {
         objects,
         unresolved,
         unproven,
+        damaged,
         pack_bytes,
         dead_bytes,
     } = totals;
-    format!("{last_txn} {last_time_us} {packs} {objects} {unresolved} {unproven} {pack_bytes} {dead_bytes}")
+    format!("{last_txn} {last_time_us} {packs} {objects} {unresolved} {unproven} {damaged} {pack_bytes} {dead_bytes}")
 }
 
 fn decode_totals(text: &str) -> Option<Totals> {
@@ -311,6 +314,7 @@ fn decode_totals(text: &str) -> Option<Totals> {
         objects: number(signed())?,
         unresolved: number(signed())?,
         unproven: number(signed())?,
+        damaged: number(signed())?,
         pack_bytes: number(signed())?,
         dead_bytes: number(signed())?,
     })

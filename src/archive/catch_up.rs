@@ -1,0 +1,159 @@
+//! Catching up: proving packs that were stored without proof, and storing what is found.
+//!
+//! Each pack is read and hashed outside of the lock, and its index row appended under it: an interrupted run has lost one
+//! pack's work, and pushes go on meanwhile. A row that was made twice by two runs says the same.
+
+use std::path::Path;
+
+use super::{
+    LockPolicy, Snapshot,
+    prepare::{Addition, IndexAddition},
+    prove::Commits,
+    writer::with_writer,
+};
+use crate::{
+    error::Result,
+    format::columns::{Proof, Row, RowKind},
+    pack::{
+        PackRank, PackStore,
+        resolve::{Damage, Dangling, ResolveOptions, Resolved, resolve},
+    },
+};
+
+/// How many damaged objects a row names; the rest is counted.
+const DAMAGE_TOLD: usize = 1000;
+
+/// What a run found.
+#[derive(Debug, Default)]
+pub struct CaughtUp {
+    /// Packs that are proven now and were not before.
+    pub proven: u64,
+    /// Packs that have no proof because something is wrong with them.
+    pub unsound: Vec<Unsound>,
+}
+
+/// A pack that cannot be proven.
+#[derive(Debug)]
+pub struct Unsound {
+    pub pack: gix_hash::ObjectId,
+    pub damaged: Vec<Damage>,
+    pub dangling: Vec<Dangling>,
+}
+
+/// Called with the packs done and of all, and the objects done and of all in the current one.
+pub type OnProgress<'a> = dyn FnMut((u64, u64), (u64, u64)) + 'a;
+
+/// Returns the packs of a snapshot that are not proven.
+pub fn unproven(snapshot: &Snapshot) -> Result<Vec<PackRank>> {
+    if snapshot.is_closed() {
+        return Ok(vec![]);
+    }
+    let proofs = snapshot.proofs()?;
+    Ok((0..snapshot.packs())
+        .filter(|rank| proofs[*rank as usize] == Proof::None)
+        .collect())
+}
+
+/// Proves every pack that is not proven yet; with `again`, every pack.
+///
+/// # Errors
+/// Fails where the archive cannot be read or appended to. Damage is no error: it is in the result, and is noted in the archive.
+pub fn catch_up(path: &Path, again: bool, on_progress: &mut OnProgress<'_>) -> Result<CaughtUp> {
+    let mut caught_up = CaughtUp::default();
+    let snapshot = Snapshot::open(path)?;
+    let todo = if again {
+        (0..snapshot.packs()).collect()
+    } else {
+        unproven(&snapshot)?
+    };
+    let proofs = snapshot.proofs()?;
+    let total = todo.len() as u64;
+    for (done, rank) in todo.into_iter().enumerate() {
+        let table = snapshot.entries(rank)?;
+        let is_there = |id: &gix_hash::oid| Ok(snapshot.lookup(id)?.is_some());
+        let mut commits = Commits::default();
+        let mut on_commit = |commit: crate::pack::resolve::ResolvedCommit<'_>| commits.add(commit);
+        let mut on_objects = |objects, of| on_progress((done as u64, total), (objects, of));
+        let options = ResolveOptions {
+            is_there: Some(&is_there),
+            on_commit: Some(&mut on_commit),
+            progress: Some(&mut on_objects),
+            check_pack_id: true,
+            ..ResolveOptions::default()
+        };
+        let resolved = resolve(&snapshot, rank, &table, options)?;
+        let sound = resolved.is_sound();
+        let was_proven = proofs[rank as usize] != Proof::None;
+        if sound && was_proven {
+            continue;
+        }
+        let Resolved {
+            kinds,
+            sizes,
+            damaged,
+            dangling,
+            ..
+        } = resolved;
+        let txn = snapshot.pack_txn(rank)?;
+        let resolved = kinds.iter().filter(|kind| **kind != 0).count() as u64;
+        let mut objects = table.as_ref().clone();
+        (objects.kinds, objects.sizes) = (kinds, sizes);
+        let index = IndexAddition {
+            row: Row {
+                proof: if sound { Proof::Closed } else { Proof::None },
+                settings: damaged.iter().take(DAMAGE_TOLD).map(damage_setting).collect(),
+                commits: commits.finish(Some(&snapshot))?,
+                covers: Some((txn, txn)),
+                objects,
+                ..Row::new(0, 0, RowKind::Index)
+            },
+            proven: sound && !was_proven,
+            resolved,
+            damaged: damaged.len() as u64,
+        };
+        let generation = snapshot.generation();
+        with_writer(path, &mut LockPolicy::default(), |writer, policy| {
+            // After a gc the row may be gone, and another run may have been faster: then there is nothing to say.
+            let stale = writer.snapshot.generation() != generation || !is_news(&writer.snapshot, txn, sound)?;
+            if stale {
+                Ok(vec![])
+            } else {
+                writer.append(
+                    Addition {
+                        index: Some(index),
+                        ..Addition::default()
+                    },
+                    policy,
+                )
+            }
+        })?;
+        if sound {
+            caught_up.proven += 1;
+        } else {
+            caught_up.unsound.push(Unsound {
+                pack: snapshot.pack_id(rank),
+                damaged,
+                dangling,
+            });
+        }
+    }
+    Ok(caught_up)
+}
+
+/// Returns whether a finding about the pack of transaction `txn` is news to the archive.
+fn is_news(snapshot: &Snapshot, txn: u64, sound: bool) -> Result<bool> {
+    let proofs = snapshot.proofs()?;
+    for rank in 0..snapshot.packs() {
+        if snapshot.pack_txn(rank)? == txn {
+            return Ok(!sound || proofs[rank as usize] == Proof::None);
+        }
+    }
+    Ok(false)
+}
+
+fn damage_setting(damage: &Damage) -> (String, Vec<u8>) {
+    (
+        "damaged".into(),
+        format!("{} {} {}", damage.oid, damage.offset, damage.why).into_bytes(),
+    )
+}
