@@ -50,6 +50,14 @@ pub struct Fetched {
     pub connected: bool,
 }
 
+/// A pack in the client's store.
+#[derive(Default)]
+struct Brought {
+    keep: Option<(PathBuf, Guard)>,
+    /// Its objects bear their names, and everything they refer to that the client lacked is in it.
+    complete: bool,
+}
+
 /// What to send.
 enum Plan {
     Nothing,
@@ -78,26 +86,17 @@ impl Fetch<'_> {
             true => Vec::new(),
             false => haves(self.client, self.snapshot, &reader, &wants)?,
         };
-        let keep = self.bring(&reader, &wants, &haves)?;
-        // Said only where it is proven: of an archive that was proven when it was written and that nobody else can have
-        // changed, and of a pack that holds everything itself. Git then takes our word for it.
-        let connected = self.options.check_connectivity
-            && keep.is_some()
-            && haves.is_empty()
-            && self.snapshot.is_closed()
-            && self.distrust().is_none();
+        let Brought { keep, complete } = self.bring(&reader, &wants, &haves)?;
+        // Git then takes our word for it. So it is said only of a pack that needs nothing else, with objects that bear their
+        // names: proven when they were pushed to an archive that nobody else can have changed, or hashed just now.
+        let connected = self.options.check_connectivity && keep.is_some() && haves.is_empty() && complete;
         Ok(Fetched { keep, connected })
     }
 
-    fn bring(
-        &self,
-        reader: &ObjectReader<'_>,
-        wants: &[ObjectId],
-        haves: &[ObjectId],
-    ) -> Result<Option<(PathBuf, Guard)>> {
+    fn bring(&self, reader: &ObjectReader<'_>, wants: &[ObjectId], haves: &[ObjectId]) -> Result<Brought> {
         let voice = self.options.voice;
         match self.plan(reader, wants, haves)? {
-            Plan::Nothing => Ok(None),
+            Plan::Nothing => Ok(Brought::default()),
             Plan::Verbatim => {
                 let mut staged = Staged::create(self.client)?;
                 let mut progress = Progress::new(voice, "Copying pack", true);
@@ -158,30 +157,33 @@ impl Fetch<'_> {
         })
     }
 
-    fn install(&self, staged: Staged, id: &ObjectId, table: &EntryTable) -> Result<Option<(PathBuf, Guard)>> {
-        let strict = strictness(self.config)?;
-        let indexing = match (&strict, self.distrust()) {
-            (None, None) => Indexing::Columns(table),
-            (_, why) => {
-                if let Some(why) = why {
+    fn install(&self, mut staged: Staged, id: &ObjectId, table: &EntryTable) -> Result<Brought> {
+        let voice = self.options.voice;
+        let (indexing, complete) = match strictness(self.config)? {
+            Some(levels) => (Indexing::Strict(levels), false),
+            None => match self.distrust() {
+                None => (Indexing::Columns(table), true),
+                Some(why) => {
                     let path = self.remote.path().display();
-                    self.options
-                        .voice
-                        .detail(format_args!("{path}: every object is checked, because {why}"));
+                    voice.detail(format_args!("{path}: every object is checked, because {why}"));
+                    (Indexing::Columns(table), staged.check(id, table, voice)?)
                 }
-                Indexing::Rehash { strict }
-            }
+            },
         };
-        staged.finish(id, &indexing, Sync::from_config(self.config), self.options.voice)
+        let keep = staged.finish(id, &indexing, Sync::from_config(self.config), voice)?;
+        Ok(Brought { keep, complete })
     }
 
-    /// Returns why the archive's bytes must be checked, unless `znippy.trust` names this archive.
+    /// Returns why objects must be hashed again before they are believed to bear their names.
     fn distrust(&self) -> Option<&'static str> {
         let uuid = self.snapshot.uuid();
-        match self.config.all("znippy.trust").any(|trusted| trusted == uuid) {
+        let owner = match self.config.all("znippy.trust").any(|trusted| trusted == uuid) {
             true => None,
             false => guard::distrust(self.remote.path()),
-        }
+        };
+        owner.or_else(|| {
+            (!self.snapshot.is_closed()).then_some("not all of it is proven yet (`znippy index` does that)")
+        })
     }
 }
 

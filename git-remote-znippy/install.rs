@@ -14,13 +14,18 @@ use std::{
 use anyhow::{Context, Result, bail};
 use bstr::{BString, ByteSlice};
 use gix_hash::ObjectId;
-use znippy::pack::{EntryTable, idx};
+use znippy::pack::{
+    EntryTable,
+    disk::DiskPack,
+    idx,
+    resolve::{ResolveOptions, resolve},
+};
 
 use crate::{
     cleanup::Guard,
     client::{self, Client},
     config::Config,
-    ui::Voice,
+    ui::{Progress, Voice},
 };
 
 /// Which of the files we write git wants synced.
@@ -65,8 +70,8 @@ impl Sync {
 pub enum Indexing<'a> {
     /// From the archive's columns, as they are.
     Columns(&'a EntryTable),
-    /// By `git index-pack`, which hashes every object; with git's own checks of their content where `strict` says so.
-    Rehash { strict: Option<BString> },
+    /// By `git index-pack --strict`, which hashes every object and checks its content; with these levels of severity.
+    Strict(BString),
 }
 
 /// A pack on its way into the store. Dropped early, it leaves nothing.
@@ -94,6 +99,28 @@ impl Staged {
     /// Returns where to write the pack, header and trailer included.
     pub fn writer(&mut self) -> &mut dyn Write {
         &mut self.file
+    }
+
+    /// Hashes every object of the pack and compares it with `table`, whose word is not taken. Returns whether everything
+    /// that an object refers to is in the pack too.
+    ///
+    /// # Errors
+    /// Fails where an object is not what the table says.
+    pub fn check(&mut self, pack_id: &ObjectId, table: &EntryTable, voice: Voice) -> Result<bool> {
+        self.file.flush().with_context(|| written(&self.path))?;
+        let pack = DiskPack::with_entries(&self.path, table.clone(), *pack_id)?;
+        let mut progress = Progress::new(voice, "Checking objects", false);
+        let mut on_progress = |done, total| progress.update(done, total);
+        let options = ResolveOptions {
+            is_there: Some(&|_| Ok(false)),
+            progress: Some(&mut on_progress),
+            ..ResolveOptions::default()
+        };
+        let resolved = resolve(&pack, 0, table, options)?;
+        match resolved.damaged.first() {
+            Some(damage) => bail!("object {} in the archive is damaged: {}", damage.oid, damage.why),
+            None => Ok(resolved.dangling.is_empty()),
+        }
     }
 
     /// Indexes the pack, whose trailing hash is `pack_id`, and gives it its name.
@@ -131,7 +158,7 @@ impl Staged {
         }
         let (index, reverse) = match indexing {
             Indexing::Columns(table) => index_from_columns(&directory, table, pack_id, sync)?,
-            Indexing::Rehash { strict } => index_by_git(&directory, &path, strict.as_ref(), voice)?,
+            Indexing::Strict(levels) => index_by_git(&directory, &path, levels, voice)?,
         };
         let keep = keep(&name("keep"))?;
         for (guard, name) in [(guard, name("pack")), (reverse, name("rev")), (index, name("idx"))] {
@@ -219,7 +246,7 @@ fn index_from_columns(directory: &Path, table: &EntryTable, pack_id: &ObjectId, 
 }
 
 /// Lets git index the pack, so that no object's name is taken on trust. git syncs what it writes as it is configured.
-fn index_by_git(directory: &Path, pack: &Path, strict: Option<&BString>, voice: Voice) -> Result<(Guard, Guard)> {
+fn index_by_git(directory: &Path, pack: &Path, levels: &BString, voice: Voice) -> Result<(Guard, Guard)> {
     let (index_path, index, _) = temporary(directory, "tmp_idx_", ".idx")?;
     let reverse_path = index_path.with_extension("rev");
     // git creates both anew; ours hold the names.
@@ -230,12 +257,10 @@ fn index_by_git(directory: &Path, pack: &Path, strict: Option<&BString>, voice: 
     if voice.shows_progress() {
         command.arg("-v");
     }
-    if let Some(levels) = strict {
-        command.arg(match levels.is_empty() {
-            true => "--strict".to_owned(),
-            false => format!("--strict={levels}"),
-        });
-    }
+    command.arg(match levels.is_empty() {
+        true => "--strict".to_owned(),
+        false => format!("--strict={levels}"),
+    });
     command
         .arg("-o")
         .arg(&index_path)

@@ -3,17 +3,19 @@
 //! Each pack is read and hashed outside of the lock, and its index row appended under it: an interrupted run has lost one
 //! pack's work, and pushes go on meanwhile. A row that was made twice by two runs says the same.
 
-use std::path::Path;
+use std::{io, path::Path, time::Duration};
 
 use super::{
     LockPolicy, Snapshot,
+    open::open_file,
     prepare::{Addition, IndexAddition},
     prove::Commits,
     writer::with_writer,
 };
 use crate::{
-    error::Result,
+    error::{Error, Result},
     format::columns::{Proof, Row, RowKind},
+    media::{LockByte, lock_with_timeout},
     pack::{
         PackRank, PackStore,
         resolve::{Damage, Dangling, ResolveOptions, Resolved, resolve},
@@ -54,11 +56,22 @@ pub fn unproven(snapshot: &Snapshot) -> Result<Vec<PackRank>> {
         .collect())
 }
 
-/// Proves every pack that is not proven yet; with `again`, every pack.
+/// Proves every pack that is not proven yet; with `again`, every pack. `None` where another run is at work on the archive.
 ///
 /// # Errors
 /// Fails where the archive cannot be read or appended to. Damage is no error: it is in the result, and is noted in the archive.
-pub fn catch_up(path: &Path, again: bool, on_progress: &mut OnProgress<'_>) -> Result<CaughtUp> {
+pub fn catch_up(path: &Path, again: bool, on_progress: &mut OnProgress<'_>) -> Result<Option<CaughtUp>> {
+    let file = open_file(path, true)?;
+    let _only_one = match lock_with_timeout(&file, LockByte::Maintenance, Duration::ZERO, |_, _| {}) {
+        Ok(guard) => guard,
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => return Ok(None),
+        Err(source) => {
+            return Err(Error::CannotLock {
+                path: path.into(),
+                source,
+            });
+        }
+    };
     let mut caught_up = CaughtUp::default();
     let snapshot = Snapshot::open(path)?;
     let todo = if again {
@@ -137,7 +150,7 @@ pub fn catch_up(path: &Path, again: bool, on_progress: &mut OnProgress<'_>) -> R
             });
         }
     }
-    Ok(caught_up)
+    Ok(Some(caught_up))
 }
 
 /// Returns whether a finding about the pack of transaction `txn` is news to the archive.

@@ -19,7 +19,7 @@ Examples:
   znippy info --json /mnt/nas/*.znippy | jq -r 'select(.error) | .path'      the broken ones
 
 JSON keys: path, format_version, object_format, uuid, generation, sequence, commit_id, head (null if none), refs,
-packs, objects, unresolved_objects, file_bytes, pack_bytes, index_bytes, dead_bytes, warnings (a list of texts).
+packs, objects, unresolved_objects, unproven_packs, damaged_objects, file_bytes, pack_bytes, index_bytes, dead_bytes, warnings (a list of texts).
 For an archive that cannot be read: path, error, exit_code.")]
 pub struct Args {
     /// One JSON object a line for each archive
@@ -46,6 +46,8 @@ struct Record<'a> {
     packs: u64,
     objects: u64,
     unresolved_objects: u64,
+    unproven_packs: u64,
+    damaged_objects: u64,
     file_bytes: u64,
     pack_bytes: u64,
     index_bytes: u64,
@@ -125,6 +127,8 @@ fn record<'a>(path: &'a str, info: &'a Info, warnings: &'a [String]) -> Record<'
         packs: info.packs,
         objects: info.objects,
         unresolved_objects: info.unresolved_objects,
+        unproven_packs: info.unproven_packs,
+        damaged_objects: info.damaged_objects,
         file_bytes: info.file_bytes,
         pack_bytes: info.pack_bytes,
         index_bytes: info.index_bytes,
@@ -140,6 +144,14 @@ fn show(path: &Path, info: &Info, output: &mut Output) -> anyhow::Result<()> {
         0 => info.objects.to_string(),
         lag => format!("{}, of which {lag} are not indexed yet", info.objects),
     };
+    let packs = match info.unproven_packs {
+        0 => info.packs.to_string(),
+        lag => format!(
+            "{}, of which {lag} are not proven yet (`znippy index` does that)",
+            info.packs
+        ),
+    };
+    let damaged = (info.damaged_objects > 0).then(|| ("damaged", format!("{} objects", info.damaged_objects)));
     let head = info
         .head
         .as_deref()
@@ -154,7 +166,7 @@ fn show(path: &Path, info: &Info, output: &mut Output) -> anyhow::Result<()> {
         ("commits", info.sequence.to_string()),
         ("HEAD", head),
         ("refs", info.refs.to_string()),
-        ("packs", info.packs.to_string()),
+        ("packs", packs),
         ("objects", objects),
         ("file", bytes(info.file_bytes)),
         ("  packs", bytes(info.pack_bytes)),
@@ -162,7 +174,7 @@ fn show(path: &Path, info: &Info, output: &mut Output) -> anyhow::Result<()> {
         ("  dead", bytes(info.dead_bytes)),
     ];
     output.line(escape::text(path.as_os_str().as_encoded_bytes()))?;
-    for (label, value) in lines {
+    for (label, value) in lines.into_iter().chain(damaged) {
         output.line(format!("  {label:<12}{value}"))?;
     }
     Ok(())

@@ -5,6 +5,7 @@
 mod escape;
 mod exit;
 mod git;
+mod index;
 mod info;
 mod init;
 mod man;
@@ -72,6 +73,7 @@ Output:
 enum Command {
     Init(init::Args),
     Info(info::Args),
+    Index(index::Args),
     Refs(refs::Args),
     Man(man::Args),
     Version(version::Args),
@@ -85,6 +87,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let result = match cli.command {
         Command::Init(args) => init::run(&args, &mut output),
         Command::Info(args) => info::run(&args, &mut output),
+        Command::Index(args) => index::run(&args, &mut output),
         Command::Refs(args) => refs::run(&args, &mut output),
         Command::Man(args) => man::run(&args, &mut output),
         Command::Version(args) => version::run(&args, &mut output),

@@ -32,6 +32,11 @@ impl Output {
         }
     }
 
+    /// Returns whether notes, warnings and progress are not wanted.
+    pub fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
     /// Writes one line of results.
     pub fn line(&mut self, line: impl AsRef<[u8]>) -> Result<(), OutputError> {
         self.stdout

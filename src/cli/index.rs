@@ -1,0 +1,224 @@
+//! `znippy index`: proves what was stored without proof.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+use znippy::{
+    archive::{self, CaughtUp, Snapshot},
+    pack::PackStore,
+};
+
+use super::{Done, exit, exit::Exit, open, output::Output};
+
+/// How often `--wait` looks whether another run has finished.
+const WAIT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Prove what was pushed without proof, and index it
+///
+/// A large push is stored before its objects are checked. This reads and hashes every such object, checks that everything it refers to is in the archive, and notes the result there: until then every clone has to check for itself. Pushes and fetches go on meanwhile; the writer lock is held only to append. An interrupted run goes on where it stopped.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  znippy index /mnt/nas/*.znippy          bring archives up to date
+  znippy index --check app                is there anything to do? exit code 1 if so
+  znippy index --wait app && znippy ...   go on when another run has finished
+
+With --json: path, unproven_packs (left), proven_packs (by this run), damaged (a list of pack, oid, offset, why),
+missing (a list of pack, oid, from). Damage gives exit code 5.")]
+pub struct Args {
+    /// Only say what there is to do
+    #[arg(long, conflicts_with_all = ["rebuild", "wait", "detach"])]
+    check: bool,
+
+    /// Check every pack again, proven or not
+    #[arg(long)]
+    rebuild: bool,
+
+    /// If another run is at work on the archive, wait for it instead of passing
+    #[arg(long)]
+    wait: bool,
+
+    /// Do it in the background, silently
+    #[arg(long, conflicts_with = "wait")]
+    detach: bool,
+
+    /// One JSON object a line for each archive
+    #[arg(long)]
+    json: bool,
+
+    /// The archives
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct Record<'a> {
+    path: &'a str,
+    unproven_packs: u64,
+    proven_packs: u64,
+    damaged: Vec<Damaged>,
+    missing: Vec<Missing>,
+}
+
+#[derive(Serialize)]
+struct Damaged {
+    pack: String,
+    oid: String,
+    offset: u64,
+    why: String,
+}
+
+#[derive(Serialize)]
+struct Missing {
+    pack: String,
+    oid: String,
+    from: Option<String>,
+}
+
+/// Catches up with each archive in turn; an error in one does not stop the others.
+pub fn run(args: &Args, output: &mut Output) -> Done {
+    if args.detach {
+        return detach(args);
+    }
+    let mut worst = Exit::Done;
+    for path in &args.paths {
+        let done = one(args, path, output);
+        output.flush()?;
+        worst = worst.max(done.unwrap_or_else(|error| {
+            exit::report(&error, output);
+            exit::code(&error)
+        }));
+    }
+    Ok(worst)
+}
+
+fn one(args: &Args, path: &Path, output: &mut Output) -> Done {
+    let snapshot = open::snapshot(path, output)?;
+    let file = snapshot.path().to_owned();
+    if args.check {
+        let lag = archive::unproven(&snapshot)?.len() as u64;
+        tell(args, &file, lag, &CaughtUp::default(), &snapshot, output)?;
+        return Ok(if lag == 0 { Exit::Done } else { Exit::No });
+    }
+    if snapshot.is_closed() && !args.rebuild {
+        tell(args, &file, 0, &CaughtUp::default(), &snapshot, output)?;
+        return Ok(Exit::Done);
+    }
+    let bar = progress_bar(output);
+    let caught_up = loop {
+        let mut on_progress = |packs: (u64, u64), objects: (u64, u64)| {
+            bar.set_length(objects.1);
+            bar.set_position(objects.0);
+            bar.set_message(format!("pack {} of {}", packs.0 + 1, packs.1));
+        };
+        match archive::catch_up(&file, args.rebuild, &mut on_progress)? {
+            Some(caught_up) => break caught_up,
+            None if args.wait => std::thread::sleep(WAIT_PAUSE),
+            None => {
+                output.note(&format!("{}: another run is at work on it", file.display()));
+                return Ok(Exit::Done);
+            }
+        }
+    };
+    bar.finish_and_clear();
+    let now = Snapshot::open(&file)?;
+    let lag = archive::unproven(&now)?.len() as u64;
+    tell(args, &file, lag, &caught_up, &now, output)?;
+    Ok(if caught_up.unsound.is_empty() {
+        Exit::Done
+    } else {
+        Exit::Damaged
+    })
+}
+
+fn tell(
+    args: &Args,
+    path: &Path,
+    lag: u64,
+    caught_up: &CaughtUp,
+    snapshot: &Snapshot,
+    output: &mut Output,
+) -> anyhow::Result<()> {
+    let shown = path.to_string_lossy();
+    if args.json {
+        let (mut damaged, mut missing) = (vec![], vec![]);
+        for unsound in &caught_up.unsound {
+            let pack = unsound.pack.to_string();
+            damaged.extend(unsound.damaged.iter().map(|damage| Damaged {
+                pack: pack.clone(),
+                oid: damage.oid.to_string(),
+                offset: damage.offset,
+                why: damage.why.clone(),
+            }));
+            missing.extend(unsound.dangling.iter().map(|dangling| Missing {
+                pack: pack.clone(),
+                oid: dangling.to.to_string(),
+                from: dangling.from.map(|from| from.to_string()),
+            }));
+        }
+        let record = Record {
+            path: &shown,
+            unproven_packs: lag,
+            proven_packs: caught_up.proven,
+            damaged,
+            missing,
+        };
+        return Ok(output.json(&record)?);
+    }
+    for unsound in &caught_up.unsound {
+        for damage in &unsound.damaged {
+            let (oid, offset) = (damage.oid, damage.offset);
+            output.error(&format!(
+                "{shown}: object {oid} at {offset} of pack {} is damaged: {}",
+                unsound.pack, damage.why
+            ));
+        }
+        for dangling in &unsound.dangling {
+            let from = dangling
+                .from
+                .map_or_else(String::new, |from| format!(", which {from} refers to"));
+            output.error(&format!("{shown}: {} {}{from}, is missing", dangling.kind, dangling.to));
+        }
+    }
+    let state = match lag {
+        0 => format!("all {} packs are proven", snapshot.packs()),
+        lag => format!("{lag} of {} packs are not proven", snapshot.packs()),
+    };
+    Ok(output.line(format!("{shown}: {state}"))?)
+}
+
+/// A bar on a terminal; nothing elsewhere or with --quiet.
+fn progress_bar(output: &Output) -> ProgressBar {
+    let target = if output.is_quiet() {
+        ProgressDrawTarget::hidden()
+    } else {
+        ProgressDrawTarget::stderr()
+    };
+    let style = ProgressStyle::with_template("{msg} {wide_bar} {human_pos}/{human_len} objects, {eta}")
+        .expect("the template is valid");
+    ProgressBar::with_draw_target(None, target).with_style(style)
+}
+
+/// Starts this command again without `--detach`, in a session of its own, with nothing of ours open.
+fn detach(args: &Args) -> Done {
+    let program = std::env::current_exe().context("cannot tell where this program is")?;
+    let mut paths = vec![];
+    for path in &args.paths {
+        paths.push(std::path::absolute(path).context("cannot tell the current directory")?);
+    }
+    let mut command = Command::new("setsid");
+    command.arg("nice").arg(program).args(["--quiet", "index"]);
+    if args.rebuild {
+        command.arg("--rebuild");
+    }
+    command.arg("--").args(paths).current_dir("/");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().context("cannot start in the background")?;
+    Ok(Exit::Done)
+}
