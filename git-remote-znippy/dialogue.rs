@@ -3,6 +3,7 @@
 //! Input is read through one buffered reader, which a service that takes over after `connect` must go on reading from.
 
 use std::{
+    cell::Cell,
     io::{self, BufRead, BufWriter, Write},
     path::PathBuf,
 };
@@ -16,6 +17,7 @@ use znippy::{
 };
 
 use crate::{
+    catch_up,
     cleanup::Guard,
     client::Client,
     config::{self, Config},
@@ -50,7 +52,7 @@ pub fn run(name: BString, address: Option<BString>) -> Result<()> {
             break;
         }
     }
-    Ok(())
+    session.catch_up()
 }
 
 struct Session<R, W> {
@@ -79,6 +81,8 @@ struct PushState {
     listing: Listing,
     /// A batch was carried out.
     pushed: bool,
+    /// Something was stored that is yet to be proven.
+    unproven: bool,
 }
 
 impl<R: BufRead, W: Write> Session<R, W> {
@@ -242,6 +246,7 @@ impl<R: BufRead, W: Write> Session<R, W> {
                 format,
                 listing,
                 pushed: false,
+                unproven: false,
             }),
         });
         self.reply(&lines)
@@ -309,6 +314,7 @@ impl<R: BufRead, W: Write> Session<R, W> {
             format: state.format,
             snapshot: snapshot.as_ref(),
             listed: &state.listing,
+            unproven: Cell::new(false),
         };
         let mut lines = Vec::new();
         for line in push.run(batch)? {
@@ -317,5 +323,22 @@ impl<R: BufRead, W: Write> Session<R, W> {
         }
         lines.push(b'\n');
         self.reply(&lines)
+    }
+}
+
+impl<R, W> Session<R, W> {
+    /// Ends a push that left something to prove. git has its answer already; failing here would take nothing back.
+    fn catch_up(&self) -> Result<()> {
+        let Some(Listed { push: Some(state), .. }) = &self.listed else {
+            return Ok(());
+        };
+        if !state.unproven {
+            return Ok(());
+        }
+        let voice = self.options.voice;
+        if let Err(error) = catch_up::catch_up(self.remote.path(), &state.config, voice) {
+            voice.warning(format_args!("the push is stored, but is not proven yet: {error:#}"));
+        }
+        Ok(())
     }
 }

@@ -4,6 +4,7 @@
 //! (gitremote-helpers(7)). Nothing but that protocol goes to standard output. Exit codes: 0, or 128 after a `fatal:`
 //! message on standard error, as for git's own commands.
 
+mod catch_up;
 mod cleanup;
 mod client;
 mod config;

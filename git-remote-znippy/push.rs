@@ -3,7 +3,7 @@
 //! No lock is held before the commit: a hook of the client may push to the same archive meanwhile. What was decided on
 //! goes into the commit as the value each reference must still have.
 
-use std::collections::HashSet;
+use std::{cell::Cell, collections::HashSet};
 
 use anyhow::{Context, Result, bail};
 use bstr::{BStr, BString, ByteSlice};
@@ -38,6 +38,8 @@ pub struct Push<'a> {
     pub snapshot: Option<&'a Snapshot>,
     /// The references that `list for-push` showed.
     pub listed: &'a Listing,
+    /// Set where something was stored that is yet to be proven.
+    pub unproven: Cell<bool>,
 }
 
 impl Push<'_> {

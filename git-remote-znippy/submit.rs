@@ -31,6 +31,7 @@ impl Push<'_> {
             Some(Spool { pack, directory }) => (vec![self.new_pack(pack, updates)?], Some(directory)),
             None => (Vec::new(), None),
         };
+        let unproven = packs.iter().any(|pack| pack.proof == Proof::None);
         let transaction = Transaction {
             packs,
             edits,
@@ -62,6 +63,7 @@ impl Push<'_> {
         drop((progress, directory));
         self.tell(&outcome);
         if outcome.written && !self.options.dry_run {
+            self.unproven.set(unproven);
             self.remember()?;
         }
         let excuse = |result| match result {
