@@ -5,7 +5,7 @@ use gix_hash::{ObjectId, oid};
 use super::{Location, PackStore, header::kind_code, oid_table::OidTable};
 use crate::error::Result;
 
-/// Objects of a store, each with the place of its entry. About 37 bytes an object.
+/// Objects of a store, each with the place of its entry. About 41 bytes an object.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
     /// Object ids, one after the other.
@@ -13,6 +13,8 @@ pub struct Selection {
     pub(super) id_len: usize,
     /// git's number of each object's type, 0 = not known.
     pub(super) kinds: Vec<u8>,
+    /// What stands for the path at which each object was met, 0 = not known: versions of one file are alike.
+    pub(super) paths: Vec<u32>,
     pub(super) locations: Vec<Location>,
 }
 
@@ -41,15 +43,12 @@ impl Selection {
                     continue;
                 }
                 let kind = table.kinds.get(row).copied().unwrap_or(0);
-                all.push_code(
-                    id,
-                    kind,
-                    Location {
-                        pack,
-                        offset: table.offsets[row],
-                        crc32: table.crc32s[row],
-                    },
-                );
+                let at = Location {
+                    pack,
+                    offset: table.offsets[row],
+                    crc32: table.crc32s[row],
+                };
+                all.push_met(id, kind, 0, at);
             }
         }
         Ok(all)
@@ -57,13 +56,15 @@ impl Selection {
 
     /// Adds an object. Of an entry that is added twice, one is sent.
     pub fn push(&mut self, id: &oid, kind: Option<super::Kind>, at: Location) {
-        self.push_code(id, kind.map_or(0, kind_code), at);
+        self.push_met(id, kind.map_or(0, kind_code), 0, at);
     }
 
-    pub(super) fn push_code(&mut self, id: &oid, kind: u8, at: Location) {
+    /// Adds an object that was met at a path.
+    pub(super) fn push_met(&mut self, id: &oid, kind: u8, path: u32, at: Location) {
         debug_assert_eq!(id.as_bytes().len(), self.id_len);
         self.ids.extend_from_slice(id.as_bytes());
         self.kinds.push(kind);
+        self.paths.push(path);
         self.locations.push(at);
     }
 
@@ -105,7 +106,12 @@ impl Selection {
         };
         for index in 0..self.len() {
             if keep(self.oid(index), self.kind(index)) {
-                kept.push_code(self.oid(index), self.kinds[index], self.locations[index]);
+                kept.push_met(
+                    self.oid(index),
+                    self.kinds[index],
+                    self.paths[index],
+                    self.locations[index],
+                );
             }
         }
         *self = kept;

@@ -170,7 +170,7 @@ impl<'a, 's> Encoder<'a, 's> {
         let len = object.data.len();
         let mut made = None;
         if DELTA_SIZES.contains(&len)
-            && let Some(base) = self.relatives.nearest(&bases, written)?
+            && let Some(base) = self.relatives.nearest(index, &bases, written)?
             && base.depth < MAX_DEPTH
             && DELTA_SIZES.contains(&base.data.len())
         {

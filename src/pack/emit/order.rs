@@ -132,6 +132,11 @@ impl<'a> Order<'a> {
         self.set.locations[self.places[index] as usize]
     }
 
+    /// Returns what stands for the path of the object, 0 = not known.
+    pub fn path(&self, index: usize) -> u32 {
+        self.set.paths[self.places[index] as usize]
+    }
+
     /// Returns the number of entries of `pack` that are sent.
     pub fn count_of(&self, pack: PackRank) -> usize {
         let below = |rank: PackRank| {

@@ -9,6 +9,7 @@ use crate::{
         Kind, Location,
         changes::{IndexedTree, visit_changes},
         graph::malformed,
+        header::kind_code,
         object::{Object, ObjectReader},
         oid_table::OidTable,
         parse::{EntryMode, TreeEntry},
@@ -132,11 +133,7 @@ impl<'a, 's> Trees<'a, 's> {
         if kind == Kind::Blob && self.contents == Contents::Trees || self.recent.knows(entry.id, kind) {
             return Ok(());
         }
-        let path = if kind == Kind::Tree {
-            path_below(path, entry.name)
-        } else {
-            0
-        };
+        let path = path_below(path, entry.name);
         if side == HIDDEN {
             self.mark_hidden(entry.id, kind, path)?;
         } else {
@@ -156,7 +153,7 @@ impl<'a, 's> Trees<'a, 's> {
             .reader
             .find(id)?
             .ok_or_else(|| self.reader.missing(id, &named_by()))?;
-        self.selection.push(id, Some(kind), at);
+        self.selection.push_met(id, kind_code(kind), path as u32, at);
         if self.selection.len().is_multiple_of(PROGRESS_STEP) {
             (self.progress)(self.selection.len() as u64);
         }
