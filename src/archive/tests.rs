@@ -5,6 +5,8 @@ use std::{fs, path::Path};
 use bstr::ByteSlice;
 use gix_hash::{Kind, ObjectId};
 
+mod merging;
+
 use super::*;
 use crate::{
     error::Error,
@@ -255,6 +257,7 @@ fn edits_are_judged_by_gits_rules() {
         (set("heads/x", 1), "invalid ref name"),
         (set("refs/heads/new", 77), "is missing"),
         (set("HEAD", 1), "HEAD must name a branch"),
+        (delete("HEAD"), "HEAD cannot be deleted"),
     ] {
         let outcome = run(vec![edit], false);
         let EditResult::Rejected(rejection) = &outcome.results[0] else {

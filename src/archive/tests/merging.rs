@@ -1,0 +1,88 @@
+//! What merging keeps.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::{
+    archive::{
+        append,
+        prepare::{Addition, prepare},
+    },
+    format::{batch::Batch, columns::Row, slot::Slot},
+    media::{FileMedium, Medium},
+};
+
+/// Returns every live row, in the order of their numbers.
+fn all_rows(path: &Path) -> Vec<Row> {
+    let snapshot = Snapshot::open(path).unwrap();
+    let footer = &snapshot.state().footer;
+    let rows = |block: &_| {
+        let batch = Batch::load(snapshot.medium(), *block, Kind::Sha1).unwrap();
+        batch.rows(snapshot.medium()).unwrap()
+    };
+    let mut rows: Vec<Row> = footer.blocks.iter().flat_map(rows).collect();
+    rows.sort_by_key(|row| row.txn);
+    rows
+}
+
+/// Appends a commit that a writer made whose clock was an hour ahead.
+fn push_from_the_future(path: &Path, edit: RefEdit) {
+    let snapshot = Snapshot::open(path).unwrap();
+    let mut state = snapshot.state().clone();
+    let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_micros() as i64;
+    state.footer.totals.last_time_us = now + 3_600_000_000;
+    let addition = Addition {
+        changes: [(edit.name, edit.new)].into(),
+        ..Addition::default()
+    };
+    let mut prepared = prepare(path, &state, snapshot.ref_view().unwrap(), addition).unwrap();
+    let medium = Arc::new(FileMedium::new(
+        fs::File::options().read(true).write(true).open(path).unwrap(),
+    ));
+    append::write(medium.as_ref(), path, &mut prepared, |_, _| ()).unwrap();
+    let end = prepared.commit.end();
+    let slot = Slot {
+        write: state.footer.sequence + 1,
+        append: end,
+        footer_end: end,
+        commit_id: prepared.commit.footer.commit_id,
+    };
+    medium.write_all_at(slot.offset(), &slot.encode()).unwrap();
+}
+
+/// R15, R17: where the clock went back all rows have the same time, and a push without a pack that merges is still a row.
+#[test]
+fn rows_that_move_along_keep_their_references() {
+    let sandbox = Sandbox::new();
+    let path = sandbox.archive(1);
+    push_from_the_future(&path, set("refs/heads/future", 1));
+    let mut expected = vec![];
+    for n in 2..200 {
+        let name = format!("refs/heads/b{n}");
+        if n % 3 == 0 {
+            let transaction = Transaction {
+                edits: vec![set(&name, 1)],
+                actor: Some(name.clone().into()),
+                ..Transaction::default()
+            };
+            assert!(commit(&path, transaction, LockPolicy::default()).unwrap().written);
+        } else {
+            push(&path, pack(n, n + 1, 700), vec![set(&name, n)]);
+        }
+        expected.push(name);
+    }
+    let footer = Snapshot::open(&path).unwrap().state().footer.clone();
+    assert!(footer.blocks.iter().any(|block| block.level > 0), "nothing was merged");
+    let rows = all_rows(&path);
+    assert!(rows.windows(2).all(|pair| pair[0].txn < pair[1].txn));
+    assert!(rows.windows(2).skip(3).all(|pair| pair[0].time_us == pair[1].time_us));
+    let pushes = rows
+        .iter()
+        .filter(|row| row.kind == crate::format::columns::RowKind::Push);
+    let names: Vec<String> = pushes
+        .flat_map(|row| &row.refs)
+        .map(|r| r.name.to_string())
+        .filter(|name| expected.contains(name))
+        .collect();
+    assert_eq!(names, expected);
+}
