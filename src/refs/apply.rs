@@ -81,6 +81,9 @@ fn one(
             "'{edit_name}' occurs twice in one transaction"
         )));
     }
+    if edit_name == "HEAD" && edit.new.is_none() {
+        return rejected(Rejection::WrongTarget("HEAD cannot be deleted".into()));
+    }
     let old = view.find(edit_name);
     if let Some(rejection) = compare(&edit.expected, old.as_ref()) {
         return rejected(rejection);
