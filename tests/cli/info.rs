@@ -32,8 +32,8 @@ fn the_keys_are_stable() {
     let json: Value = serde_json::from_str(&s.ok("", "znippy info --json app").stdout).unwrap();
     let mut keys: Vec<&str> = json.as_object().unwrap().keys().map(String::as_str).collect();
     keys.sort_unstable();
-    let expected = "commit_id dead_bytes file_bytes format_version generation head index_bytes object_format objects pack_bytes \
-                    packs path refs sequence unresolved_objects uuid warnings";
+    let expected = "commit_id damaged_objects dead_bytes file_bytes format_version generation head index_bytes object_format objects pack_bytes \
+                    packs path refs sequence unproven_packs unresolved_objects uuid warnings";
     assert_eq!(keys.join(" "), expected);
     let help = s.ok("", "znippy help info").stdout;
     for key in keys {
