@@ -53,6 +53,23 @@ impl Client {
         })
     }
 
+    /// Returns what the repository's own configuration file tells of these two, if that is simple enough to see without
+    /// git: its hash function, and the archive identities that are stored for remotes.
+    pub fn glance(&self) -> Option<(Kind, Vec<BString>)> {
+        let config = std::fs::read(self.common.join("config")).ok()?;
+        // git looks for the object format in this file only. Where it is not named, it is the default.
+        if config.to_ascii_lowercase().contains_str("objectformat") {
+            return None;
+        }
+        let identity = |line: &[u8]| -> Option<BString> {
+            let (key, value) = line.split_once_str("=")?;
+            key.trim()
+                .eq_ignore_ascii_case(b"znippyuuid")
+                .then(|| value.trim().into())
+        };
+        Some((Kind::Sha1, config.lines().filter_map(identity).collect()))
+    }
+
     /// Returns git's hash function here.
     pub fn object_format(config: &Config) -> Result<Kind> {
         match config.get("extensions.objectformat").map(|name| name.as_bytes()) {
@@ -202,6 +219,26 @@ fn tidy(path: PathBuf) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_glance_at_a_simple_configuration() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let client = Client {
+            common: dir.path().into(),
+            objects: dir.path().join("objects"),
+            git_dir: dir.path().into(),
+        };
+        let glance = |text: &str| {
+            std::fs::write(dir.path().join("config"), text).expect("write");
+            client.glance()
+        };
+        assert_eq!(glance("[core]\n\tbare = true\n"), Some((Kind::Sha1, vec![])));
+        assert_eq!(
+            glance("[remote \"o\"]\n\tZnippyUuid = a-b\n"),
+            Some((Kind::Sha1, vec!["a-b".into()]))
+        );
+        assert_eq!(glance("[extensions]\n\tobjectFormat = sha256\n"), None);
+    }
 
     #[test]
     fn a_linked_worktree_leads_to_the_shared_part() {

@@ -26,6 +26,7 @@ use crate::{
     options::{Options, Reply},
     push::Push,
     remote::Remote,
+    request::Request,
     ui::{self, GitWentAway},
 };
 
@@ -76,7 +77,8 @@ struct Listed {
 /// What only a push needs.
 struct PushState {
     client: Client,
-    config: Config,
+    /// Read when it is needed first.
+    config: Option<Config>,
     format: Kind,
     listing: Listing,
     /// A batch was carried out.
@@ -155,11 +157,11 @@ impl<R: BufRead, W: Write> Session<R, W> {
     ///
     /// # Errors
     /// Fails in that other case.
-    fn end(&self) -> Result<()> {
+    fn end(&mut self) -> Result<()> {
         let Some(Listed {
             snapshot,
             push: Some(state),
-        }) = &self.listed
+        }) = &mut self.listed
         else {
             return Ok(());
         };
@@ -172,7 +174,8 @@ impl<R: BufRead, W: Write> Session<R, W> {
             (Some(_), false) => bail!("{}: nothing was pushed, the archive is still empty", path.display()),
             (None, false) => bail!("{}: nothing was pushed, so no archive was created", path.display()),
             (None, true) => {
-                let head = match (state.client.current_branch(), state.config.get("init.defaultbranch")) {
+                let config = get_or_read(&mut state.config)?;
+                let head = match (state.client.current_branch(), config.get("init.defaultbranch")) {
                     (Some(branch), _) => branch,
                     (None, Some(name)) => [&b"refs/heads/"[..], name].concat().into(),
                     (None, None) => "refs/heads/main".into(),
@@ -182,7 +185,7 @@ impl<R: BufRead, W: Write> Session<R, W> {
                     .voice
                     .note(format_args!("{}: created, empty like the repository", path.display()));
                 let uuid = self.remote.open(self.options.voice)?.uuid();
-                self.remote.remember(&state.config, &uuid, self.options.voice);
+                self.remote.remember(config, &uuid, self.options.voice);
                 Ok(())
             }
         }
@@ -210,23 +213,32 @@ impl<R: BufRead, W: Write> Session<R, W> {
 
     fn list_for_push(&mut self) -> Result<()> {
         let client = Client::from_environment()?;
-        let config = config::Pending::start()?;
-        let opened = self.remote.open(self.options.voice);
-        let config = config.finish()?;
-        self.remote.refuse_relative(&config)?;
-        let format = Client::object_format(&config)?;
-        let snapshot = match opened {
-            Ok(snapshot) => {
-                self.remote.check_identity(&config, &snapshot.uuid())?;
-                self.check_format(snapshot.object_format(), format)?;
-                Some(snapshot)
-            }
-            Err(Error::NotFound { .. } | Error::MissingParent { .. }) => {
-                self.remote.check_creation(&config)?;
-                None
-            }
+        let mut config = None;
+        if self.remote.is_relative() {
+            self.remote
+                .refuse_relative(config.insert(config::Pending::start()?.finish()?))?;
+        }
+        let snapshot = match self.remote.open(self.options.voice) {
+            Ok(snapshot) => Some(snapshot),
+            Err(Error::NotFound { .. } | Error::MissingParent { .. }) => None,
             Err(error) => return Err(error.into()),
         };
+        // Most pushes of a script have no news. For the listing alone no process is started, if a glance shows that nothing
+        // is amiss.
+        let format = match (client.glance(), &snapshot) {
+            (Some((format, known)), Some(snapshot)) if known.iter().all(|uuid| *uuid == snapshot.uuid()) => format,
+            (_, snapshot) => {
+                let config = get_or_read(&mut config)?;
+                match snapshot {
+                    Some(snapshot) => self.remote.check_identity(config, &snapshot.uuid())?,
+                    None => self.remote.check_creation(config)?,
+                }
+                Client::object_format(config)?
+            }
+        };
+        if let Some(snapshot) = &snapshot {
+            self.check_format(snapshot.object_format(), format)?;
+        }
         let mut lines = listing::object_format_line(format);
         let mut listing = Listing::default();
         if let Some(snapshot) = &snapshot {
@@ -263,17 +275,24 @@ impl<R: BufRead, W: Write> Session<R, W> {
     }
 
     fn fetch(&mut self, batch: &[BString]) -> Result<()> {
+        self.options.refuse_partial_history()?;
         let client = Client::from_environment()?;
-        let config = config::Pending::start()?.finish()?;
+        let config = config::Pending::start()?;
         let snapshot = match self.listed.as_ref().and_then(|listed| listed.snapshot.clone()) {
             Some(snapshot) => snapshot,
             None => self.remote.open(self.options.voice)?,
         };
+        let tips = match self.options.refetch {
+            true => Vec::new(),
+            false => client.tips()?,
+        };
+        let config = config.finish()?;
         match self.options.cloning {
             true => self.remote.make_absolute(&config)?,
             false => self.remote.refuse_relative(&config)?,
         }
         self.remote.check_identity(&config, &snapshot.uuid())?;
+        self.check_format(snapshot.object_format(), Client::object_format(&config)?)?;
         let fetch = Fetch {
             remote: &self.remote,
             options: &self.options,
@@ -281,7 +300,7 @@ impl<R: BufRead, W: Write> Session<R, W> {
             client: &client,
             snapshot: &snapshot,
         };
-        let Fetched { keep, connected } = fetch.run(batch)?;
+        let Fetched { keep, connected } = fetch.run(batch, tips)?;
         self.remote.remember(&config, &snapshot.uuid(), self.options.voice);
         let mut lines = Vec::new();
         if let Some((path, guard)) = keep {
@@ -306,23 +325,45 @@ impl<R: BufRead, W: Write> Session<R, W> {
             bail!("git pushes without having asked what is there");
         };
         state.pushed = true;
+        let snapshot = snapshot.as_ref();
+        let pending = match state.config {
+            Some(_) => None,
+            None => Some(config::Pending::start()?),
+        };
+        let request = Request::read(batch, &self.options, snapshot, &state.listing)?;
+        if let Some(pending) = pending {
+            state.config = Some(pending.finish()?);
+        }
+        let config = get_or_read(&mut state.config)?;
+        if let Some(snapshot) = snapshot {
+            self.remote.check_identity(config, &snapshot.uuid())?;
+        }
         let push = Push {
             remote: &self.remote,
             options: &self.options,
-            config: &state.config,
+            config,
             client: &state.client,
             format: state.format,
-            snapshot: snapshot.as_ref(),
+            snapshot,
             listed: &state.listing,
             unproven: Cell::new(false),
         };
         let mut lines = Vec::new();
-        for line in push.run(batch)? {
+        for line in push.run(request)? {
             lines.extend_from_slice(&line);
             lines.push(b'\n');
         }
         lines.push(b'\n');
+        state.unproven |= push.unproven.get();
         self.reply(&lines)
+    }
+}
+
+/// Reads the configuration, unless that was done.
+fn get_or_read(config: &mut Option<Config>) -> Result<&Config> {
+    match config {
+        Some(config) => Ok(config),
+        none => Ok(none.insert(config::Pending::start()?.finish()?)),
     }
 }
 
@@ -332,11 +373,11 @@ impl<R, W> Session<R, W> {
         let Some(Listed { push: Some(state), .. }) = &self.listed else {
             return Ok(());
         };
-        if !state.unproven {
+        let (true, Some(config)) = (state.unproven, &state.config) else {
             return Ok(());
-        }
+        };
         let voice = self.options.voice;
-        if let Err(error) = catch_up::catch_up(self.remote.path(), &state.config, voice) {
+        if let Err(error) = catch_up::catch_up(self.remote.path(), config, voice) {
             voice.warning(format_args!("the push is stored, but is not proven yet: {error:#}"));
         }
         Ok(())

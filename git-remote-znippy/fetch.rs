@@ -67,35 +67,33 @@ enum Plan {
 }
 
 impl Fetch<'_> {
-    /// Brings what `lines`, each what follows `fetch `, ask for.
+    /// Brings what `lines`, each what follows `fetch `, ask for and the client's `tips` do not reach.
     ///
     /// # Errors
     /// Fails where the archive does not have a wanted object, and for what cannot be honoured: the client's store is as
     /// before then.
-    pub fn run(&self, lines: &[BString]) -> Result<Fetched> {
-        self.options.refuse_partial_history()?;
-        self.check_format()?;
+    pub fn run(&self, lines: &[BString], tips: Vec<ObjectId>) -> Result<Fetched> {
         let wants = wants(lines)?;
+        let refs = self.snapshot.refs()?;
+        let shown: HashSet<ObjectId> = refs.iter().filter_map(value).collect();
         for want in &wants {
-            if self.snapshot.lookup(want)?.is_none() {
+            if !shown.contains(want) && self.snapshot.lookup(want)?.is_none() {
                 bail!("{}: the archive has no object {want}", self.remote.path().display());
             }
         }
         let reader = ObjectReader::new(self.snapshot);
-        let haves = match self.options.refetch {
-            true => Vec::new(),
-            false => haves(self.client, self.snapshot, &reader, &wants)?,
-        };
-        let Brought { keep, complete } = self.bring(&reader, &wants, &haves)?;
+        let haves = haves(self.snapshot, &reader, &wants, tips)?;
+        let plan = self.plan(&reader, &refs, &shown, &wants, &haves)?;
+        let Brought { keep, complete } = self.bring(plan)?;
         // Git then takes our word for it. So it is said only of a pack that needs nothing else, with objects that bear their
         // names: proven when they were pushed to an archive that nobody else can have changed, or hashed just now.
         let connected = self.options.check_connectivity && keep.is_some() && haves.is_empty() && complete;
         Ok(Fetched { keep, connected })
     }
 
-    fn bring(&self, reader: &ObjectReader<'_>, wants: &[ObjectId], haves: &[ObjectId]) -> Result<Brought> {
+    fn bring(&self, plan: Plan) -> Result<Brought> {
         let voice = self.options.voice;
-        match self.plan(reader, wants, haves)? {
+        match plan {
             Plan::Nothing => Ok(Brought::default()),
             Plan::Verbatim => {
                 let mut staged = Staged::create(self.client)?;
@@ -119,18 +117,14 @@ impl Fetch<'_> {
         }
     }
 
-    fn check_format(&self) -> Result<()> {
-        let (archive, client) = (self.snapshot.object_format(), Client::object_format(self.config)?);
-        if archive != client {
-            let path = self.remote.path().to_owned();
-            return Err(znippy::Error::ObjectFormatMismatch { path, archive, client }.into());
-        }
-        Ok(())
-    }
-
-    fn plan(&self, reader: &ObjectReader<'_>, wants: &[ObjectId], haves: &[ObjectId]) -> Result<Plan> {
-        let refs = self.snapshot.refs()?;
-        let shown: HashSet<ObjectId> = refs.iter().filter_map(value).collect();
+    fn plan(
+        &self,
+        reader: &ObjectReader<'_>,
+        refs: &[Ref],
+        shown: &HashSet<ObjectId>,
+        wants: &[ObjectId],
+        haves: &[ObjectId],
+    ) -> Result<Plan> {
         // Objects that no shown reference reaches are sent only to who asks for them by name.
         if haves.is_empty() && !self.snapshot.has_unreachable() {
             let wanted: HashSet<&ObjectId> = wants.iter().collect();
@@ -148,7 +142,7 @@ impl Fetch<'_> {
         };
         let mut selection = select(reader, wants, haves, options)?;
         if self.options.follow_tags {
-            add_following_tags(reader, &refs, &mut selection)?;
+            add_following_tags(reader, refs, &mut selection)?;
         }
         Ok(if selection.is_empty() {
             Plan::Nothing

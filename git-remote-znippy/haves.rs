@@ -13,22 +13,22 @@ use znippy::{
     pack::{Kind, PackStore, graph::read_commit, object::ObjectReader, parse},
 };
 
-use crate::{client::Client, objects};
+use crate::objects;
 
 /// So many new commits are followed before all tips are looked at instead.
 const BOUND: usize = 4096;
 
-/// Returns tips of the client that the archive knows: enough of them to tell exactly what the client lacks of `wants`.
+/// Returns those of the client's `tips` that the archive knows: enough of them to tell exactly what the client lacks of `wants`.
 ///
 /// # Errors
 /// Fails where git or the archive cannot be read.
 pub fn haves(
-    client: &Client,
     snapshot: &Snapshot,
     reader: &ObjectReader<'_>,
     wants: &[ObjectId],
+    tips: Vec<ObjectId>,
 ) -> Result<Vec<ObjectId>> {
-    let tips: HashSet<ObjectId> = client.tips()?.into_iter().collect();
+    let tips: HashSet<ObjectId> = tips.into_iter().collect();
     if tips.is_empty() {
         return Ok(Vec::new());
     }

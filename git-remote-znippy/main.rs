@@ -22,6 +22,7 @@ mod push;
 mod quote;
 mod remote;
 mod report;
+mod request;
 mod spool;
 mod submit;
 mod ui;

@@ -1,12 +1,12 @@
-//! A batch of `push` lines: resolve, pack, judge, commit, report.
+//! A batch of `push` lines: pack, judge, commit, report.
 //!
 //! No lock is held before the commit: a hook of the client may push to the same archive meanwhile. What was decided on
 //! goes into the commit as the value each reference must still have.
 
 use std::{cell::Cell, collections::HashSet};
 
-use anyhow::{Context, Result, bail};
-use bstr::{BStr, BString, ByteSlice};
+use anyhow::{Context, Result};
+use bstr::BString;
 use gix_hash::{Kind, ObjectId};
 use znippy::{
     archive::Snapshot,
@@ -16,12 +16,12 @@ use znippy::{
 use crate::{
     client::Client,
     config::Config,
-    judge::{Update, Verdict, refuse_all_for_one},
+    judge::{Update, refuse_all_for_one},
     listing::Listing,
-    objects,
     options::Options,
     remote::Remote,
     report::status,
+    request::Request,
     spool::{self, Spool},
     ui::{self, Progress},
 };
@@ -43,16 +43,12 @@ pub struct Push<'a> {
 }
 
 impl Push<'_> {
-    /// Carries out `lines`, each what follows `push `, and returns the status lines.
+    /// Carries out `request`, and returns the status lines.
     ///
     /// # Errors
     /// Fails where nothing can be said about single references; nothing is stored then.
-    pub fn run(&self, lines: &[BString]) -> Result<Vec<BString>> {
-        let commands = lines
-            .iter()
-            .map(|line| parse(line.as_bstr()))
-            .collect::<Result<Vec<_>>>()?;
-        let (mut updates, bounds) = self.resolve(commands)?;
+    pub fn run(&self, request: Request) -> Result<Vec<BString>> {
+        let Request { mut updates, bounds } = request;
         let Some(prepared) = self.prepare(&mut updates, &bounds)? else {
             return Ok(updates.iter().map(|update| status(update, None)).collect());
         };
@@ -63,72 +59,6 @@ impl Push<'_> {
             .iter()
             .map(|update| status(update, update.applies().then(|| results.next()).flatten()))
             .collect())
-    }
-
-    /// Returns tips of the archive that a pack may build on, if the client has them: for an update the values to be
-    /// replaced and the default branch are enough, and quick; for a new reference any may be the nearest.
-    fn candidate_bounds(&self, commands: &[Command]) -> Vec<ObjectId> {
-        let values = &self.listed.values;
-        let mut pushed = commands.iter().filter(|command| command.source.is_some());
-        let mut bounds: Vec<ObjectId> = match pushed.clone().all(|command| values.contains_key(&command.name)) {
-            false => values.values().copied().collect(),
-            true => {
-                let head = self
-                    .snapshot
-                    .and_then(|snapshot| snapshot.resolve_ref("HEAD".into()).ok())
-                    .flatten();
-                pushed
-                    .by_ref()
-                    .filter_map(|command| values.get(&command.name).copied())
-                    .chain(head)
-                    .collect()
-            }
-        };
-        bounds.sort_unstable();
-        bounds.dedup();
-        bounds
-    }
-
-    /// Asks the client, once, what the sources are and which tips of the archive it has.
-    fn resolve(&self, commands: Vec<Command>) -> Result<(Vec<Update>, Vec<ObjectId>)> {
-        let bounds = self.candidate_bounds(&commands);
-        let mut names: Vec<BString> = commands.iter().filter_map(|command| command.source.clone()).collect();
-        let sources = names.len();
-        names.extend(bounds.iter().map(|bound| BString::from(bound.to_string())));
-        let mut found = objects::resolve(&names)?;
-        let has: HashSet<ObjectId> = found.split_off(sources).into_iter().flatten().collect();
-        let mut found = found.into_iter();
-        let mut updates = Vec::with_capacity(commands.len());
-        for Command { forced, source, name } in commands {
-            let new = match &source {
-                None => None,
-                Some(text) => match found.next().flatten() {
-                    Some(oid) => Some(oid),
-                    None => bail!(
-                        "cannot resolve '{}', which is to be pushed to {}",
-                        ui::text(text),
-                        ui::text(&name)
-                    ),
-                },
-            };
-            let old = self.listed.values.get(&name).copied();
-            let lease = self.options.leases.get(&name).copied();
-            let mut update = Update {
-                name,
-                source,
-                old,
-                new,
-                forced,
-                lease,
-                verdict: Verdict::UpToDate,
-            };
-            update.judge_early(old.is_some_and(|old| has.contains(&old)));
-            updates.push(update);
-        }
-        Ok((
-            updates,
-            bounds.into_iter().filter(|bound| has.contains(bound)).collect(),
-        ))
     }
 
     /// Builds the pack and judges with its objects, until pack and verdicts agree: what is refused must not be stored.
@@ -202,55 +132,4 @@ pub struct Prepared {
     pub spool: Option<Spool>,
     /// Objects were left out, because it is a dry run.
     pub incomplete: bool,
-}
-
-/// One line: `[+]<source>:<name>`, without a source for a deletion.
-#[derive(Debug, PartialEq, Eq)]
-struct Command {
-    forced: bool,
-    source: Option<BString>,
-    name: BString,
-}
-
-fn parse(line: &BStr) -> Result<Command> {
-    let (forced, rest) = match line.strip_prefix(b"+") {
-        Some(rest) => (true, rest),
-        None => (false, line.as_bytes()),
-    };
-    // The source may be any expression, colons included; a reference's name holds none.
-    match rest.rsplit_once_str(":") {
-        Some((source, name)) if !name.is_empty() => Ok(Command {
-            forced,
-            source: (!source.is_empty()).then(|| source.into()),
-            name: name.into(),
-        }),
-        _ => bail!("malformed push command '{}'", ui::text(line)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn push_lines() {
-        let command = |line: &str| parse(line.into()).expect("parses");
-        let made = |forced, source: &str, name: &str| Command {
-            forced,
-            source: (!source.is_empty()).then(|| source.into()),
-            name: name.into(),
-        };
-        assert_eq!(
-            command("refs/heads/a:refs/heads/b"),
-            made(false, "refs/heads/a", "refs/heads/b")
-        );
-        assert_eq!(
-            command("+HEAD^{/fix: it}:refs/heads/b"),
-            made(true, "HEAD^{/fix: it}", "refs/heads/b")
-        );
-        assert_eq!(command(":refs/heads/b"), made(false, "", "refs/heads/b"));
-        assert_eq!(command("+:refs/heads/b"), made(true, "", "refs/heads/b"));
-        assert!(parse("refs/heads/a".into()).is_err());
-        assert!(parse("refs/heads/a:".into()).is_err());
-    }
 }
