@@ -16,7 +16,7 @@ use crate::{
         object_index::{MIN_OBJECTS, ObjectIndex},
         recover::State,
     },
-    media::{Medium, read_vec},
+    media::{Medium, Prefetched, read_vec},
     pack::{EntryTable, Location, PackRank, PackStore},
 };
 
@@ -56,6 +56,11 @@ impl Packs {
             tables: Mutex::default(),
         };
         let mut found = vec![];
+        // The batches of small pushes lie one behind the other: one read for dozens of them.
+        let medium = &Prefetched::read(
+            medium,
+            state.footer.blocks.iter().map(|block| Batch::first_read(*block)),
+        );
         for block in &state.footer.blocks {
             let batch = Arc::new(Batch::load(medium, *block, kind)?);
             found.extend(batch.packs(medium)?.into_iter().map(|span| (span, Arc::clone(&batch))));

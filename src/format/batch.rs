@@ -76,12 +76,18 @@ enum Sections {
 }
 
 impl Batch {
-    /// Reads and checks the metadata of the batch at `block`.
-    pub fn load(medium: &dyn Medium, block: BlockRef, kind: Kind) -> Result<Batch, ReadError> {
+    /// Returns what [`Batch::load`] reads.
+    pub fn first_read(block: BlockRef) -> Range<u64> {
         let len = block
             .metadata_len
-            .max(BATCH_GUESS.min(block.metadata_len + block.body_len));
-        let mut metadata = crate::media::read_vec(medium, block.offset, len as usize)?;
+            .max(BATCH_GUESS.min(block.metadata_len.saturating_add(block.body_len)));
+        block.offset..block.offset.saturating_add(len)
+    }
+
+    /// Reads and checks the metadata of the batch at `block`.
+    pub fn load(medium: &dyn Medium, block: BlockRef, kind: Kind) -> Result<Batch, ReadError> {
+        let first = Batch::first_read(block);
+        let mut metadata = crate::media::read_vec(medium, first.start, (first.end - first.start) as usize)?;
         let mut columns = metadata.split_off(block.metadata_len as usize);
         let mut batch = Batch::from_metadata(&metadata, block, kind)?;
         let columns_len = batch.geometry.pack_data().start as usize;

@@ -6,6 +6,7 @@
 mod file;
 mod lock;
 mod mem;
+mod prefetch;
 mod sys;
 
 use std::io;
@@ -13,6 +14,7 @@ use std::io;
 pub use file::FileMedium;
 pub use lock::{LockByte, LockGuard, is_locked, lock_with_timeout};
 pub use mem::MemMedium;
+pub use prefetch::Prefetched;
 
 /// A growing byte array. Offsets and lengths are bytes from its start.
 pub trait Medium: Send + Sync {
