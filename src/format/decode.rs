@@ -20,7 +20,7 @@ use crate::pack::EntryTable;
 ///
 /// # Errors
 /// Fails where a column holds what this version does not know.
-pub fn rows(batch: &RecordBatch, mut objects: Vec<EntryTable>) -> Result<Vec<Row>, String> {
+pub fn rows(batch: &RecordBatch, objects: Vec<EntryTable>) -> Result<Vec<Row>, String> {
     let columns = batch.columns();
     let text = |column: usize, row: usize| -> String {
         let texts: &StringArray = columns[column].as_string();
@@ -34,7 +34,7 @@ pub fn rows(batch: &RecordBatch, mut objects: Vec<EntryTable>) -> Result<Vec<Row
     let actors: &BinaryArray = columns[column::ACTOR].as_binary();
     let indices: &LargeBinaryArray = columns[column::INDEX].as_binary();
     let mut rows = vec![];
-    for row in 0..batch.num_rows() {
+    for (row, objects) in objects.into_iter().enumerate() {
         let (kind, proof) = (text(column::KIND, row), text(column::PROOF, row));
         let pack = number(column::PACK_SIZE, row).zip(optional_oid(&columns[column::PACK_ID], row));
         rows.push(Row {
@@ -45,7 +45,7 @@ pub fn rows(batch: &RecordBatch, mut objects: Vec<EntryTable>) -> Result<Vec<Row
             proof: Proof::from_name(&proof).ok_or_else(|| format!("unknown proof: {proof}"))?,
             settings: settings(columns[column::SETTINGS].as_list(), row),
             refs: refs(columns[column::REFS].as_list(), row),
-            objects: std::mem::take(&mut objects[row]),
+            objects,
             commits: commits(columns[column::COMMITS].as_list(), row),
             covers: number(column::COVERS_FROM, row).zip(number(column::COVERS_TO, row)),
             index: indices.is_valid(row).then(|| indices.value(row).into()),

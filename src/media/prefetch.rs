@@ -126,7 +126,7 @@ mod tests {
             assert_eq!(found, bytes[range.start as usize..range.end as usize]);
         }
         assert!(read_vec(&prefetched, 4_999_999, 2).is_err());
-        let beyond = Prefetched::read(&medium, [4_999_999..5_000_001]);
+        let beyond = Prefetched::read(&medium, std::iter::once(4_999_999..5_000_001));
         assert!(read_vec(&beyond, 4_999_999, 2).is_err());
     }
 }
