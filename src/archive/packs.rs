@@ -231,6 +231,10 @@ impl PackStore for Snapshot {
         format!("{} of {}", self.pack_id(pack), self.path().display())
     }
 
+    fn store_path(&self) -> std::path::PathBuf {
+        self.path().to_owned()
+    }
+
     fn read_exact_at(&self, pack: PackRank, offset: u64, buf: &mut [u8]) -> Result<()> {
         let packs = self.packs_or_load()?;
         let span = packs.spans.get(pack as usize);

@@ -144,6 +144,9 @@ impl PackStore for DiskPack {
     fn pack_name(&self, _pack: PackRank) -> String {
         self.path.display().to_string()
     }
+    fn store_path(&self) -> PathBuf {
+        self.path.clone()
+    }
     fn read_exact_at(&self, _pack: PackRank, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.file
             .read_exact_at(buf, offset)
@@ -232,6 +235,9 @@ impl PackStore for Layered<'_> {
     fn pack_name(&self, pack: PackRank) -> String {
         let (pack, store) = self.layer(pack);
         store.pack_name(pack)
+    }
+    fn store_path(&self) -> PathBuf {
+        self.layers[0].1.store_path()
     }
     fn read_exact_at(&self, pack: PackRank, offset: u64, buf: &mut [u8]) -> Result<()> {
         let (pack, store) = self.layer(pack);

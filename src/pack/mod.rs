@@ -20,7 +20,7 @@ pub mod resolve;
 pub mod select;
 pub mod selection;
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use gix_hash::{ObjectId, oid};
 
@@ -102,6 +102,13 @@ pub trait PackStore: Send + Sync {
     fn pack_id(&self, pack: PackRank) -> ObjectId;
     /// Returns what to call pack `pack` in an error message.
     fn pack_name(&self, pack: PackRank) -> String;
+    /// Returns the path to name in an error that concerns no single pack.
+    fn store_path(&self) -> PathBuf {
+        match self.packs() {
+            0 => PathBuf::from("the repository"),
+            _ => PathBuf::from(self.pack_name(0)),
+        }
+    }
     /// Fills `buf` from `offset` of pack `pack`.
     ///
     /// # Errors

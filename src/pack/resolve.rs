@@ -7,6 +7,8 @@
 //! A delta is applied right after its base was built, so that no object is built twice, except where bases that wait for
 //! their turn would take too much memory.
 
+mod check;
+mod entries;
 mod families;
 mod worker;
 
@@ -169,7 +171,7 @@ pub fn resolve(
             scope.spawn(|| Worker::new(&shared).run(&mut |_, _| ()));
         }
         if options.check_pack_id {
-            match worker::hash_pack(&shared) {
+            match check::hash_pack(&shared) {
                 Ok(found) => other_pack_id = found,
                 Err(err) => shared.fail(err),
             }
@@ -179,6 +181,9 @@ pub fn resolve(
             None => Worker::new(&shared).run(&mut |_, _| ()),
         }
     });
+    if let Some(progress) = &mut options.progress {
+        progress(shared.done.load(Ordering::Relaxed), table.len() as u64);
+    }
     let Shared {
         kinds,
         sizes,
