@@ -148,7 +148,7 @@ impl Snapshot {
 
     /// Returns all references in name order, HEAD among them (first), a dangling HEAD too.
     pub fn refs(&self) -> Result<Vec<Ref>> {
-        Ok(self.ref_view()?.all().into_iter().map(Ref::from).collect())
+        Ok(self.ref_view()?.in_order().into_iter().map(Ref::from).collect())
     }
 
     /// Reads one reference without materialising all of them.

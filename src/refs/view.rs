@@ -139,15 +139,28 @@ impl RefView {
         changes
     }
 
-    /// Returns all references in name order.
+    /// Returns all references by name.
     pub fn all(&self) -> BTreeMap<BString, Target> {
-        let changes = self.changes_since_base();
-        let mut all = BTreeMap::new();
-        if let Some(base) = &self.base {
-            let kept = (0..base.len()).filter(|index| !changes.contains_key(base.name(*index)));
-            all.extend(kept.filter_map(|index| Some((base.name(index).to_owned(), base.target(index)?))));
+        self.in_order().into_iter().collect()
+    }
+
+    /// Returns all references in name order.
+    pub fn in_order(&self) -> Vec<(BString, Target)> {
+        let mut changes = self.changes_since_base().into_iter().peekable();
+        let base_len = self.base.as_ref().map_or(0, RefTable::len);
+        let mut all = Vec::with_capacity(base_len + changes.len());
+        for (base, index) in self.base.iter().flat_map(|base| (0..base.len()).map(move |index| (base, index))) {
+            let name = base.name(index);
+            while let Some((before, target)) = changes.next_if(|(changed, _)| changed.as_bstr() < name) {
+                all.extend(target.map(|target| (before, target)));
+            }
+            let target = match changes.next_if(|(changed, _)| changed == name) {
+                Some((_, target)) => target,
+                None => base.target(index),
+            };
+            all.extend(target.map(|target| (name.to_owned(), target)));
         }
-        all.extend(changes.into_iter().filter_map(|(name, target)| Some((name, target?))));
+        all.extend(changes.filter_map(|(name, target)| Some((name, target?))));
         all
     }
 
