@@ -18,7 +18,7 @@ use crate::{
         batch::{Batch, ReadError},
         footer::RefsRow,
         head::{Head, HeadError},
-        recover::{Recovered, State, recover},
+        recover::{Recovered, State, Tail, recover},
         slot::Slot,
     },
     media::{FileMedium, LockByte, Medium, is_locked},
@@ -56,22 +56,31 @@ impl Snapshot {
     /// # Errors
     /// Each way in which a path can fail to be an archive has its own error.
     pub fn open(path: &Path) -> Result<Snapshot> {
-        for _ in 0..MAX_REOPENS {
+        for attempt in 1..=MAX_REOPENS {
             let file = open_file(path, false)?;
             let medium = FileMedium::new(file);
-            let len = medium.len().map_err(Error::io(path, "stat"))?;
+            let mut len = medium.len().map_err(Error::io(path, "stat"))?;
             let head = read_head(&medium, path, len)?;
             if head.superseded_by.is_some() && !is_same_file(medium.file(), path) {
                 continue;
             }
+            if head.newest_slot().is_some_and(|slot| slot.append > len) {
+                // Another commit was finished meanwhile.
+                len = medium.len().map_err(Error::io(path, "stat"))?;
+            }
             // While somebody writes, what lies beyond the slot is unfinished by definition. A disk that cannot be asked is
             // judged by the bytes.
+            let is_written = || is_locked(medium.file(), LockByte::Writer).unwrap_or(false);
             let beyond = head.newest_slot().is_none_or(|slot| slot.append != len);
-            let judge_tail = beyond && !is_locked(medium.file(), LockByte::Writer).unwrap_or(false);
+            let judge_tail = beyond && attempt < MAX_REOPENS && !is_written();
             let recovered = match recover(&medium, &head, len, judge_tail) {
                 Ok(recovered) => recovered,
                 Err(error) => return Err(describe_loss(path, &head, len, error)),
             };
+            // A writer that came while the tail was judged may have cut it off or finished it.
+            if judge_tail && recovered.tail != Tail::Clean && (is_written() || read_head(&medium, path, len)? != head) {
+                continue;
+            }
             return Ok(Snapshot::new(path, Arc::new(medium), recovered, len));
         }
         Err(Error::Replaced { path: path.into() })
@@ -199,7 +208,7 @@ impl Snapshot {
             damaged_objects: totals.damaged,
             file_bytes: *file_len,
             pack_bytes: totals.pack_bytes,
-            index_bytes: file_len.saturating_sub(totals.pack_bytes + totals.dead_bytes + HEAD_LEN),
+            index_bytes: file_len.saturating_sub(HEAD_LEN + totals.pack_bytes + totals.dead_bytes),
             dead_bytes: totals.dead_bytes + file_len.saturating_sub(state.footer_end),
         })
     }

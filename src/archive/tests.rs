@@ -6,6 +6,7 @@ use bstr::ByteSlice;
 use gix_hash::{Kind, ObjectId};
 
 mod merging;
+mod tails;
 
 use super::*;
 use crate::{

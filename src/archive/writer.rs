@@ -92,13 +92,12 @@ impl Writer<'_> {
                 on_copy(done, total);
             }
         };
-        let written = append::write(medium.as_ref(), path, &mut prepared, on_copy)
-            .and_then(|()| check_still_ours(path, &medium, end));
-        if let Err(error) = written {
+        if let Err(error) = append::write(medium.as_ref(), path, &mut prepared, on_copy) {
             // Best effort: what is left of the tail has no whole commit in it, and the next writer cuts it off.
             let _ = medium.set_len(state.append);
             return Err(error);
         }
+        check_still_ours(path, &medium, end)?;
         if let Err(source) = medium.sync_data() {
             return Err(take_back(path, medium.as_ref(), state.append, source));
         }
@@ -163,11 +162,18 @@ fn refuse_unsafe(path: &Path, head: &Head, size: u64, recovered: &Recovered) -> 
             confirmed,
         });
     }
-    if recovered.slot.is_none() && head.newest_slot().is_some() {
-        let what = "its newest footer cannot be read, so nothing may be appended".into();
+    let unknown = match (recovered.slot, head.newest_slot()) {
+        (None, Some(_)) => Some("its newest footer cannot be read, so nothing may be appended"),
+        // Any number of commits may follow what stopped the walk.
+        (None, None) if recovered.state.append != size => {
+            Some("both slots and what follows the last readable commit cannot be read, so nothing may be appended")
+        }
+        _ => None,
+    };
+    if let Some(what) = unknown {
         return Err(Error::Damaged {
             path: path.into(),
-            what,
+            what: what.into(),
         });
     }
     if let Tail::Unreadable { why, .. } = &recovered.tail {
@@ -201,12 +207,6 @@ fn settle_tail(path: &Path, medium: &FileMedium, head: &Head, len: u64, recovere
         }
         Tail::Unreadable { .. } => unreachable!("refused before"),
     }
-    if slot.is_none() {
-        // Both slots were unreadable: the walk found the last whole commit, and what is behind it may be a torn one.
-        medium
-            .set_len(whole_until)
-            .map_err(Error::io(path, "cut off an unfinished write of"))?;
-    }
     if whole_until > confirmed {
         rewrite(medium, confirmed, whole_until).map_err(write_error(path))?;
     }
@@ -239,7 +239,8 @@ fn rewrite(medium: &dyn Medium, from: u64, to: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Checks before the sync that the file is still the archive: as long as it was made, and with a name.
+/// Checks before the sync that the file is still the archive: as long as it was made, and with a name. Where it is not, somebody
+/// else was at work on it in spite of the lock, and nothing of it may be cut off.
 fn check_still_ours(path: &Path, medium: &FileMedium, end: u64) -> Result<()> {
     use std::os::unix::fs::MetadataExt;
     let metadata = medium.file().metadata().map_err(Error::io(path, "stat"))?;

@@ -258,13 +258,18 @@ impl Batch {
         })
     }
 
-    /// Checks every byte of the columns against the checksums of the metadata.
-    pub fn check_all_sections(&self, medium: &dyn Medium) -> Result<(), ReadError> {
-        self.read_sections(
-            medium,
-            &[Sections::UpToRefs, Sections::Objects, Sections::BehindObjects],
-        )
-        .map(drop)
+    /// Returns where the three checked sections of the columns lie in the file.
+    pub fn section_places(&self) -> [Range<u64>; 3] {
+        let at = self.block.body_at();
+        self.geometry
+            .sections()
+            .map(|section| at + section.start..at + section.end)
+    }
+
+    /// Reads one of the three sections and checks it against the metadata.
+    pub fn check_section_of(&self, medium: &dyn Medium, index: usize) -> Result<(), ReadError> {
+        let Range { start, end } = self.section_places()[index].clone();
+        self.check_section(index, &crate::media::read_vec(medium, start, (end - start) as usize)?)
     }
 
     /// Reads whole sections at their places of the body and checks them; the rest of the result is zeros that cost nothing.

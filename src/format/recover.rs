@@ -9,7 +9,7 @@
 //!
 //! Nothing here ever looks for a footer backwards: pushed bytes can imitate one.
 
-use std::io;
+use std::{io, ops::Range};
 
 use super::{
     CommitId, HEAD_LEN,
@@ -140,8 +140,14 @@ pub fn check_commit(
     if at + PREFIX_LEN as u64 > len {
         return torn("the file ends within a message");
     }
-    let Some(metadata_len) = decode_prefix(&read_vec(medium, at, PREFIX_LEN)?) else {
-        return judge(at, len, format!("no message starts at offset {at}"));
+    let prefix = read_vec(medium, at, PREFIX_LEN)?;
+    let Some(metadata_len) = decode_prefix(&prefix) else {
+        let why = format!("no message starts at offset {at}");
+        // All that is missing may be the rest of the sector in which the commit before ends.
+        return match prefix.iter().all(|b| *b == 0) {
+            true => torn(&why),
+            false => judge(at, len, why),
+        };
     };
     if at + metadata_len > len {
         return torn("the file ends within a message");
@@ -177,7 +183,14 @@ pub fn check_commit(
     let (footer, footer_len) = match read_footer(medium, end) {
         Ok(found) => found,
         Err(ReadError::Io(error)) => return Err(error),
-        Err(ReadError::Damaged(why)) => return judge(block.body_at(), end, why),
+        // Only what does not fit is searched for zeros, here and below: the table of objects that nobody read yet has many.
+        Err(ReadError::Damaged(why)) => {
+            let trailer = read_vec(medium, end - TRAILER_LEN as u64, TRAILER_LEN)?;
+            return match trailer.iter().all(|b| *b == 0) {
+                true => torn(&why),
+                false => judge(block.body_at() + geometry.pack_data().end, end, why),
+            };
+        }
     };
     if geometry.previous != previous.0 || ident.is_some_and(|ident| *ident != footer.ident) {
         return Ok(Check::Damaged(format!(
@@ -187,43 +200,58 @@ pub fn check_commit(
     let batch = match Batch::from_metadata(&metadata, block, footer.ident.object_format) {
         Ok(batch) => batch,
         Err(ReadError::Io(error)) => return Err(error),
-        Err(ReadError::Damaged(why)) => return judge(at, end, why),
+        Err(ReadError::Damaged(why)) => return Ok(Check::Damaged(why)),
     };
-    match check_content(medium, &batch, &footer, previous, every_byte) {
-        Ok(()) => Ok(Check::Whole(Box::new(State {
+    match check_content(medium, &batch, &footer, previous, every_byte)? {
+        None => Ok(Check::Whole(Box::new(State {
             footer,
             footer_len,
             footer_end: end,
             append: end,
         }))),
-        Err(ReadError::Io(error)) => Err(error),
-        Err(ReadError::Damaged(why)) => judge(at, end, why),
+        Some((why, place)) => judge(place.start, place.end, why),
     }
 }
 
+/// Returns what of a commit does not fit, and the place in the file that the checksum in question covers.
 fn check_content(
     medium: &dyn Medium,
     batch: &Batch,
     footer: &Footer,
     previous: (CommitId, u64),
     every_byte: bool,
-) -> Result<(), ReadError> {
-    if every_byte {
-        batch.check_all_sections(medium)?;
+) -> io::Result<Option<(String, Range<u64>)>> {
+    let misfit = |checked: Result<(), ReadError>, place: Range<u64>| match checked {
+        Ok(()) => Ok(None),
+        Err(ReadError::Io(error)) => Err(error),
+        Err(ReadError::Damaged(why)) => Ok(Some((why, place))),
+    };
+    for (index, place) in batch.section_places().into_iter().enumerate().filter(|_| every_byte) {
+        if let Some(found) = misfit(batch.check_section_of(medium, index), place)? {
+            return Ok(Some(found));
+        }
     }
-    let packs = batch.packs(medium)?;
+    let nowhere = || batch.block.offset..batch.block.offset;
+    let packs = match batch.packs(medium) {
+        Ok(packs) => packs,
+        Err(error) => return misfit(Err(error), nowhere()),
+    };
     let pack_ids: Vec<u8> = packs.iter().flat_map(|pack| pack.id.as_slice()).copied().collect();
     let row_checksum = &batch.geometry.row_checksum;
     let commit_id = footer
         .ident
         .commit_id(footer.sequence, previous.0, row_checksum, &pack_ids);
     if commit_id != footer.commit_id || footer.sequence != previous.1 + 1 {
-        return Err(format!("the commit at offset {} does not bear its name", batch.block.offset).into());
+        let why = format!("the commit at offset {} does not bear its name", batch.block.offset);
+        return Ok(Some((why, nowhere())));
     }
     for pack in packs.iter().filter(|_| every_byte) {
-        check_pack_hash(medium, pack.at, pack.len, &pack.id)?;
+        let checked = check_pack_hash(medium, pack.at, pack.len, &pack.id);
+        if let Some(found) = misfit(checked, pack.at..pack.at + pack.len)? {
+            return Ok(Some(found));
+        }
     }
-    Ok(())
+    Ok(None)
 }
 
 /// Checks a pack's trailing hash over its bytes and against its recorded id.
@@ -307,22 +335,29 @@ pub fn recover(medium: &dyn Medium, head: &Head, len: u64, judge_tail: bool) -> 
         warnings.push("one of the two slots is unreadable; the next push repairs it".into());
     }
     let truncated = slot.filter(|slot| len < slot.footer_end).map(|slot| slot.footer_end);
-    let from_slot = match slot.filter(|_| truncated.is_none()) {
-        Some(slot) => match read_slot_state(medium, &slot) {
-            Ok(state) => Some(state),
-            Err(ReadError::Io(error)) => return Err(error.into()),
-            Err(ReadError::Damaged(why)) => {
-                warnings.push(format!(
-                    "the newest footer is damaged ({why}); an earlier state is shown"
-                ));
-                None
+    let mut slots: Vec<Slot> = head.slots.into_iter().flatten().collect();
+    slots.sort_by_key(|slot| std::cmp::Reverse(slot.write));
+    // The older slot names the commit before, mostly: nearer to the newest state than what a walk finds behind a damage.
+    let mut from_slot = None;
+    for candidate in slots.into_iter().filter(|slot| slot.footer_end <= len) {
+        match read_slot_state(medium, &candidate) {
+            Ok(state) => {
+                from_slot = Some((state, candidate));
+                break;
             }
-        },
-        None => None,
-    };
-    let usable_slot = from_slot.as_ref().and(slot);
+            Err(ReadError::Io(error)) => return Err(error.into()),
+            Err(ReadError::Damaged(why)) => warnings.push(format!(
+                "the footer that ends at offset {} is damaged ({why}); an earlier state is shown",
+                candidate.footer_end
+            )),
+        }
+    }
+    let usable_slot = from_slot
+        .as_ref()
+        .map(|(_, used)| *used)
+        .filter(|used| Some(*used) == slot);
     let state = match from_slot {
-        Some(state) => state,
+        Some((state, _)) => state,
         None => {
             let walked = walk(medium, head.ident.as_ref(), len)?;
             walked.ok_or_else(|| "no whole commit is left".to_string())?
@@ -334,6 +369,12 @@ pub fn recover(medium: &dyn Medium, head: &Head, len: u64, judge_tail: bool) -> 
         ));
     } else if slot.is_none() {
         warnings.push("both slots are unreadable; the state was found by walking the file".into());
+        if state.append < len {
+            let behind = len - state.append;
+            warnings.push(format!(
+                "{behind} bytes behind the last commit that was found cannot be read as one"
+            ));
+        }
     }
     let mut recovered = Recovered {
         state,

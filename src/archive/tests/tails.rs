@@ -1,0 +1,130 @@
+//! What must not be cut off, and what readers see while others write.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::*;
+
+/// Returns where each commit's footer ends.
+fn ends(path: &Path) -> Vec<u64> {
+    let snapshot = Snapshot::open(path).unwrap();
+    snapshot.state().footer.blocks.iter().map(|block| block.end()).collect()
+}
+
+fn try_push(path: &Path, n: u32) -> Result<Outcome, Error> {
+    let transaction = Transaction {
+        packs: vec![pack(n, n + 1, 20)],
+        edits: vec![set("refs/heads/x", n)],
+        ..Transaction::default()
+    };
+    commit(path, transaction, LockPolicy::default())
+}
+
+/// Where both slots are gone and a commit in the middle is damaged, the good ones behind it are not cut off.
+#[test]
+fn nothing_behind_a_damage_is_cut_off_without_a_slot() {
+    let sandbox = Sandbox::new();
+    let path = sandbox.archive(6);
+    let ends = ends(&path);
+    let whole = fs::read(&path).unwrap();
+    for at in [ends[2] + 100, ends[3] - 30, ends[3] + 3] {
+        let mut bytes = whole.clone();
+        for slot in SLOT_OFFSETS {
+            bytes[slot as usize..slot as usize + SLOT_LEN].fill(b'x');
+        }
+        bytes[at as usize] ^= 4;
+        fs::write(&path, &bytes).unwrap();
+        let snapshot = Snapshot::open(&path).unwrap();
+        assert!(snapshot.warnings().len() > 1, "{:?}", snapshot.warnings());
+        assert!(matches!(try_push(&path, 50), Err(Error::Damaged { .. })), "byte {at}");
+        assert!(fs::read(&path).unwrap() == bytes, "byte {at}: the file was changed");
+    }
+}
+
+/// A footer that cannot be read costs the state that it names, not those before it.
+#[test]
+fn the_older_slot_is_used_where_the_newest_footer_is_damaged() {
+    let sandbox = Sandbox::new();
+    let path = sandbox.archive(6);
+    let ends = ends(&path);
+    let mut bytes = fs::read(&path).unwrap();
+    // The walk from the first commit would end here.
+    bytes[ends[2] as usize + 100] ^= 1;
+    let last = bytes.len() - 100;
+    bytes[last] ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    let snapshot = Snapshot::open(&path).unwrap();
+    assert_eq!(snapshot.sequence(), 6);
+    assert_eq!(snapshot.warnings().len(), 1, "{:?}", snapshot.warnings());
+    assert!(matches!(try_push(&path, 50), Err(Error::Damaged { .. })));
+}
+
+/// A changed byte of a pack is damage, however many zeros there are elsewhere in its commit: as in the table of objects that
+/// nobody read yet.
+#[test]
+fn zeros_in_sound_columns_do_not_make_a_tail_torn() {
+    let sandbox = Sandbox::new();
+    let path = sandbox.archive(1);
+    let before = fs::read(&path).unwrap();
+    push(&path, pack(1000, 5000, 100_000), vec![set("refs/heads/big", 1000)]);
+    let good = fs::read(&path).unwrap();
+    let footer_at = good.len() - Snapshot::open(&path).unwrap().state().footer_len as usize;
+    for at in [footer_at - 5000, footer_at + 40, good.len() - 3] {
+        let mut image = good.clone();
+        image[..HEAD_LEN as usize].copy_from_slice(&before[..HEAD_LEN as usize]);
+        image[at] ^= 1;
+        fs::write(&path, &image).unwrap();
+        assert_eq!(Snapshot::open(&path).unwrap().sequence(), 2);
+        assert!(try_push(&path, 1).unwrap().written);
+        let now = fs::read(&path).unwrap();
+        assert!(
+            now[before.len()..good.len()] == image[before.len()..],
+            "byte {at}: cut off"
+        );
+    }
+}
+
+/// An append of which only the first or the last bytes of a sector are missing is torn, not damaged.
+#[test]
+fn a_hole_smaller_than_a_sector_is_a_hole() {
+    let sandbox = Sandbox::new();
+    let path = sandbox.archive(2);
+    let before = fs::read(&path).unwrap();
+    push(&path, pack(7, 8, 3000), vec![set("refs/heads/seven", 7)]);
+    let mut after = fs::read(&path).unwrap();
+    after[..HEAD_LEN as usize].copy_from_slice(&before[..HEAD_LEN as usize]);
+    let (start, end) = (before.len(), after.len());
+    for hole in [start..start.next_multiple_of(512), end - 16..end] {
+        let mut image = after.clone();
+        image[hole.clone()].fill(0);
+        fs::write(&path, &image).unwrap();
+        let snapshot = Snapshot::open(&path).unwrap();
+        assert!(snapshot.warnings().is_empty(), "{hole:?}: {:?}", snapshot.warnings());
+        assert!(try_push(&path, 9).unwrap().written);
+        assert!(fs::metadata(&path).unwrap().len() < end as u64, "{hole:?} was kept");
+    }
+}
+
+/// Readers beside a writer see one state after the other, and are told of no damage.
+#[test]
+fn readers_are_not_alarmed_by_a_writer() {
+    let sandbox = Sandbox::new();
+    let path = sandbox.archive(1);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut last = 0;
+                while !done.load(Ordering::Relaxed) {
+                    let snapshot = Snapshot::open(&path).unwrap();
+                    assert!(snapshot.warnings().is_empty(), "{:?}", snapshot.warnings());
+                    assert!(snapshot.sequence() >= last);
+                    last = snapshot.sequence();
+                }
+            });
+        }
+        for n in 2..400 {
+            push(&path, pack(n, n + 1, 5000), vec![set("refs/heads/x", n)]);
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+}
