@@ -1,5 +1,6 @@
 //! Packs against git: what this library reads and writes must be what git does.
 
+mod finder;
 mod idx;
 mod object;
 mod repo;
