@@ -122,12 +122,13 @@ impl<'a, 's> Relatives<'a, 's> {
     pub fn note(&mut self, at: Place, bases: &[Place], object: &Object, offset: u64, depth: u32) {
         self.keep(at, object.kind, &object.data, offset, depth);
         if let Some(root) = bases.last() {
-            self.kept.remove(*root);
             self.keep(*root, object.kind, &object.data, offset, depth);
         }
     }
 
     fn keep(&mut self, place: Place, kind: Kind, data: &Arc<Vec<u8>>, offset: u64, depth: u32) {
+        // Data and offset must be those of the same object.
+        self.kept.remove(place);
         self.kept.insert(place, kind, data);
         self.places.insert(place, (offset, depth));
     }
