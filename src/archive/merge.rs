@@ -7,6 +7,8 @@
 //!
 //! Nothing is lost by a crash: until the commit that holds the copies is whole, the footer before it lists the originals.
 
+use gix_hash::Kind;
+
 use super::append::PackSource;
 use crate::{
     format::{
@@ -47,7 +49,7 @@ pub struct Merge {
 /// Decides whether a merge is due, and reads what it moves.
 ///
 /// # Errors
-/// Fails where a batch cannot be read or a pack is not what it was: then nothing must be moved, and the push goes on without.
+/// Fails where the medium does: then nothing must be moved, and the push goes on without.
 pub fn plan(medium: &dyn Medium, state: &State) -> Result<Option<Merge>, ReadError> {
     let footer = &state.footer;
     let holds_refs = |index| {
@@ -81,23 +83,32 @@ pub fn plan(medium: &dyn Medium, state: &State) -> Result<Option<Merge>, ReadErr
             merge.kept.push(*block);
             continue;
         }
-        let batch = Batch::load(medium, *block, footer.ident.object_format)?;
-        // The footer inside the batch was dead before.
-        merge.dead_bytes += block.metadata_len + align_up(batch.geometry.pack_data().end);
-        for pack in batch.packs(medium)? {
-            check_pack_hash(medium, pack.at, pack.len, &pack.id)?;
-            merge.packs.push(PackSource::Archive {
-                at: pack.at,
-                len: pack.len,
-            });
+        match move_rows(medium, &mut merge, *block, footer.ident.object_format) {
+            Ok(()) => {}
+            Err(ReadError::Io(error)) => return Err(error.into()),
+            // It stays where it is, for whoever can repair it, and does not keep the others from moving.
+            Err(ReadError::Damaged(_)) => merge.kept.push(*block),
         }
-        // References that a checkpoint restates stand in the rows before it; the current one is in a batch that stays.
-        merge.rows.extend(
-            batch
-                .rows(medium)?
-                .into_iter()
-                .filter(|row| row.kind != RowKind::Checkpoint),
-        );
     }
-    Ok(Some(merge))
+    Ok(Some(merge).filter(|merge| merge.kept.len() + FAN_IN / 2 < footer.blocks.len()))
+}
+
+/// Adds the rows of a batch to what is moved; all or none.
+fn move_rows(medium: &dyn Medium, merge: &mut Merge, block: BlockRef, kind: Kind) -> Result<(), ReadError> {
+    let batch = Batch::load(medium, block, kind)?;
+    let packs = batch.packs(medium)?;
+    for pack in &packs {
+        check_pack_hash(medium, pack.at, pack.len, &pack.id)?;
+    }
+    let rows = batch.rows(medium)?;
+    // The footer inside the batch was dead before.
+    merge.dead_bytes += block.metadata_len + align_up(batch.geometry.pack_data().end);
+    merge.packs.extend(packs.iter().map(|pack| PackSource::Archive {
+        at: pack.at,
+        len: pack.len,
+    }));
+    // References that a checkpoint restates stand in the rows before it; the current one is in a batch that stays.
+    let moved = rows.into_iter().filter(|row| row.kind != RowKind::Checkpoint);
+    merge.rows.extend(moved);
+    Ok(())
 }

@@ -86,3 +86,30 @@ fn rows_that_move_along_keep_their_references() {
         .collect();
     assert_eq!(names, expected);
 }
+
+/// R19: a damaged batch stays where it is, is not spread, and does not keep the others from being merged.
+#[test]
+fn a_damaged_batch_does_not_stop_merging() {
+    let sandbox = Sandbox::new();
+    let path = sandbox.archive(20);
+    let snapshot = Snapshot::open(&path).unwrap();
+    let mut place = vec![0; 100];
+    snapshot.read_exact_at(9, 0, &mut place).unwrap();
+    let mut bytes = fs::read(&path).unwrap();
+    let at = bytes.find(&place).unwrap();
+    bytes[at + 50] ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    for n in 21..150 {
+        push(&path, pack(n, n + 1, 100), vec![set("refs/heads/x", n)]);
+    }
+    let snapshot = Snapshot::open(&path).unwrap();
+    let footer = &snapshot.state().footer;
+    assert!(footer.blocks.len() < 80, "{} live batches", footer.blocks.len());
+    for n in 1..150 {
+        assert_eq!(snapshot.lookup(&oid(n)).unwrap().unwrap().pack, n - 1);
+    }
+    snapshot.read_exact_at(9, 0, &mut place).unwrap();
+    assert_eq!(place, bytes[at..at + 100], "the damaged pack lies where it lay");
+    let now = fs::read(&path).unwrap();
+    assert_eq!(now.find_iter(&place).collect::<Vec<_>>(), [at]);
+}
