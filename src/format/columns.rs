@@ -165,8 +165,14 @@ pub struct Columns {
 /// Lays rows out as columns.
 ///
 /// # Errors
-/// Fails where a list would have more than 2³¹ − 1 elements.
-pub fn encode(mut rows: Vec<Row>, kind: Kind) -> Result<Columns, String> {
+/// Fails where a list would have more than 2³¹ − 1 elements, or the names, authors or the like of all rows more bytes.
+pub fn encode(rows: Vec<Row>, kind: Kind) -> Result<Columns, String> {
+    encode_within(rows, kind, i32::MAX as usize, MAX_PART_LEN)
+}
+
+/// As [`encode`], with at most `max_bytes` bytes of values in a column with 32-bit offsets, and pack parts of `part_len`.
+fn encode_within(mut rows: Vec<Row>, kind: Kind, max_bytes: usize, part_len: u64) -> Result<Columns, String> {
+    check_value_bytes(&rows, max_bytes)?;
     let schema = schema::schema(kind);
     let arrays = arrays(&mut rows, kind)?;
     let mut layout = Layout::default();
@@ -175,7 +181,7 @@ pub fn encode(mut rows: Vec<Row>, kind: Kind) -> Result<Columns, String> {
         layout.push_array(&array.to_data());
         column_ends.push(layout.len);
     }
-    layout.push_pack(&rows)?;
+    layout.push_pack(&rows, part_len)?;
     debug_assert_eq!(
         layout.ranges.len(),
         *schema::first_buffers(&schema).last().expect("not empty")
@@ -188,6 +194,27 @@ pub fn encode(mut rows: Vec<Row>, kind: Kind) -> Result<Columns, String> {
         pack_at: layout.len,
         section_ends: [column_ends[column::REFS], column_ends[column::OBJECTS], layout.len],
     })
+}
+
+/// Checks that the values of each column with 32-bit offsets fit: such offsets count bytes.
+fn check_value_bytes(rows: &[Row], max: usize) -> Result<(), String> {
+    let refs = || rows.iter().flat_map(|row| &row.refs);
+    let settings = || rows.iter().flat_map(|row| &row.settings);
+    let commits = || rows.iter().flat_map(|row| &row.commits);
+    let optional_len = |value: &Option<BString>| value.as_ref().map_or(0, |value| value.len());
+    let sums: [(&str, usize); 7] = [
+        ("actors", rows.iter().map(|row| optional_len(&row.actor)).sum()),
+        ("names of settings", settings().map(|(key, _)| key.len()).sum()),
+        ("settings", settings().map(|(_, value)| value.len()).sum()),
+        ("reference names", refs().map(|r| r.name.len()).sum()),
+        ("symbolic references", refs().map(|r| optional_len(&r.symref)).sum()),
+        ("authors", commits().map(|commit| optional_len(&commit.author)).sum()),
+        ("parents of commits", commits().map(|commit| commit.parents.len()).sum()),
+    ];
+    match sums.into_iter().find(|(_, sum)| *sum > max) {
+        Some((what, sum)) => Err(format!("{sum} bytes of {what} do not fit into one commit")),
+        None => Ok(()),
+    }
 }
 
 /// Nodes, ranges and bytes in the order that Arrow IPC wants: depth first, parents before children.
@@ -227,14 +254,14 @@ impl Layout {
     }
 
     /// The last column, whose data buffer stays a promise: its bytes are copied behind the rest.
-    fn push_pack(&mut self, rows: &[Row]) -> Result<(), String> {
+    fn push_pack(&mut self, rows: &[Row], part_len: u64) -> Result<(), String> {
         let mut list_offsets = vec![0i32];
         let mut part_offsets = vec![0i64];
         let mut end = 0u64;
         for row in rows {
             let mut left = row.pack.map_or(0, |pack| pack.len);
             while left > 0 {
-                let part = left.min(MAX_PART_LEN);
+                let part = left.min(part_len);
                 (end, left) = (end + part, left - part);
                 part_offsets.push(end as i64);
             }
@@ -424,4 +451,86 @@ fn commits_array(commits: &[Vec<CommitRow>], kind: Kind) -> Result<ArrayRef, Str
         Arc::new(UInt32Array::from_iter_values(all().map(|c| c.generation))),
     ];
     list_of(schema::commit_fields(kind), commits.iter().map(Vec::len), children)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        format::{
+            CommitId, HEAD_LEN,
+            batch::Batch,
+            footer::{BlockRef, RefsState, Totals},
+            ident::Ident,
+        },
+        media::MemMedium,
+    };
+
+    fn row_with_pack(txn: u64, len: u64) -> Row {
+        let id = ObjectId::Sha1([txn as u8; 20]);
+        Row {
+            pack: Some(PackMeta { len, id }),
+            ..Row::new(txn, 0, RowKind::Push)
+        }
+    }
+
+    /// R29: packs of more than 4 GiB, in parts, lie one behind the other. Their bytes are not needed to say so.
+    #[test]
+    fn large_packs_are_found_in_parts() {
+        const GIB: u64 = 1 << 30;
+        for (part_len, lens) in [(MAX_PART_LEN, [5 * GIB + 17, 3 * GIB]), (10, [35, 10]), (10, [9, 1])] {
+            let rows = vec![
+                row_with_pack(1, lens[0]),
+                Row::new(2, 0, RowKind::Push),
+                row_with_pack(3, lens[1]),
+            ];
+            let columns = encode_within(rows, Kind::Sha1, usize::MAX, part_len).unwrap();
+            let footer = crate::format::footer::Footer {
+                ident: Ident {
+                    object_format: Kind::Sha1,
+                    uuid: "u".into(),
+                    generation: 1,
+                },
+                sequence: 1,
+                commit_id: CommitId::NONE,
+                blocks: vec![],
+                refs: RefsState::default(),
+                totals: Totals::default(),
+            };
+            let commit = crate::format::commit::encode(columns, HEAD_LEN, CommitId::NONE, &[], footer, 0);
+            let mut bytes = vec![0; HEAD_LEN as usize];
+            bytes.extend_from_slice(&commit.metadata);
+            for chunk in &commit.columns {
+                bytes.extend_from_slice(chunk);
+            }
+            bytes.resize(bytes.len() + (8 << 10), 0);
+            let block: BlockRef = commit.footer.blocks[0];
+            let medium = MemMedium::new(bytes);
+            let packs = Batch::load(&medium, block, Kind::Sha1).unwrap().packs(&medium).unwrap();
+            let found: Vec<_> = packs.iter().map(|pack| (pack.txn, pack.at, pack.len)).collect();
+            let second_at = commit.pack_at + lens[0];
+            assert_eq!(found, [(1, commit.pack_at, lens[0]), (3, second_at, lens[1])]);
+            assert_eq!(commit.pack_end, second_at + lens[1]);
+        }
+    }
+
+    /// R29: offsets of 32 bits count bytes: what they cannot count is refused, and nothing panics.
+    #[test]
+    fn more_bytes_of_names_than_offsets_can_count_are_refused() {
+        let name = |name: &str| RefRow {
+            name: name.into(),
+            old_oid: None,
+            new_oid: None,
+            symref: None,
+            peeled_oid: None,
+        };
+        let row = |refs| Row {
+            refs,
+            ..Row::new(1, 0, RowKind::Push)
+        };
+        let rows = vec![row(vec![name("refs/heads/a")]), row(vec![name("refs/heads/b")])];
+        assert!(encode_within(rows.clone(), Kind::Sha1, 24, MAX_PART_LEN).is_ok());
+        let refused = encode_within(rows, Kind::Sha1, 23, MAX_PART_LEN).err().unwrap();
+        assert!(refused.contains("reference names"), "{refused}");
+    }
 }
