@@ -14,6 +14,7 @@ use super::{
 use crate::{
     error::{Error, Result},
     format::{
+        MAX_FOOTER_LEN,
         columns::{self, PackMeta, Proof, Row, RowKind},
         commit::{EncodedCommit, encode},
         footer::Totals,
@@ -133,6 +134,14 @@ pub fn prepare(path: &Path, state: &State, view: &RefView, addition: Addition) -
         .collect();
     let columns = columns::encode(rows, kind).map_err(|why| Error::Invalid(format!("{}: {why}", path.display())))?;
     let commit = encode(columns, state.append, state.footer.commit_id, &pack_ids, footer, level);
+    if commit.footer_bytes.len() as u64 > MAX_FOOTER_LEN {
+        // Readers would refuse it.
+        let batches = commit.footer.blocks.len();
+        return Err(Error::Invalid(format!(
+            "{}: {batches} live batches are too many for one archive",
+            path.display()
+        )));
+    }
     Ok(Prepared { commit, packs })
 }
 
