@@ -11,7 +11,7 @@ use super::{Snapshot, open::read_error};
 use crate::{
     error::{Error, Result},
     format::{
-        batch::{Batch, PackSpan, ReadError},
+        batch::{Batch, Generations, PackSpan, ReadError},
         columns::Proof,
         object_index::{MIN_OBJECTS, ObjectIndex},
         recover::State,
@@ -29,6 +29,8 @@ pub struct Packs {
     small: SmallEntries,
     large: Vec<LargePack>,
     tables: Mutex<HashMap<PackRank, Arc<EntryTable>>>,
+    /// Generations of the rows of batches that were asked for one, by the batch's offset.
+    generations: Mutex<HashMap<u64, Arc<Vec<Generations>>>>,
 }
 
 #[derive(Default)]
@@ -54,6 +56,7 @@ impl Packs {
             small: SmallEntries::default(),
             large: vec![],
             tables: Mutex::default(),
+            generations: Mutex::default(),
         };
         let mut found = vec![];
         // The batches of small pushes lie one behind the other: one read for dozens of them.
@@ -64,6 +67,11 @@ impl Packs {
         for block in &state.footer.blocks {
             let batch = Arc::new(Batch::load(medium, *block, kind)?);
             found.extend(batch.packs(medium)?.into_iter().map(|span| (span, Arc::clone(&batch))));
+        }
+        let counted = state.footer.totals.packs;
+        if found.len() as u64 != counted {
+            let what = format!("{} packs were found, the footer counts {counted}", found.len());
+            return Err(what.into());
         }
         found.sort_by_key(|(span, _)| span.txn);
         (packs.spans, packs.batches) = found.into_iter().unzip();
@@ -106,16 +114,19 @@ impl Packs {
     }
 }
 
-/// Loads the block index of a row that is large enough to have one. It is searched in place only where the row has its batch
-/// for itself: merged batches are of small packs.
+/// Loads the block index of a row that is large enough to have one.
 fn load_index(
     medium: &dyn Medium,
     batch: &Batch,
     row: usize,
     kind: Kind,
 ) -> Result<Option<(ObjectIndex, [u64; 5])>, ReadError> {
-    let count = batch.geometry.objects() as usize;
-    if count < MIN_OBJECTS || batch.geometry.rows != 1 {
+    if batch.geometry.objects() < MIN_OBJECTS as u64 {
+        return Ok(None);
+    }
+    let objects = batch.object_range(medium, row)?;
+    let count = (objects.end - objects.start) as usize;
+    if count < MIN_OBJECTS {
         return Ok(None);
     }
     let Some(range) = batch.index_range(medium, row)? else {
@@ -123,7 +134,7 @@ fn load_index(
     };
     let bytes = read_vec(medium, range.start, (range.end - range.start) as usize)?;
     let index = ObjectIndex::decode(&bytes, count, kind.len_in_bytes())?;
-    Ok(Some((index, batch.object_columns().map(|column| column.start))))
+    Ok(Some((index, batch.object_columns(objects.start))))
 }
 
 /// Sorts the entries of several tables into one.
@@ -193,14 +204,17 @@ impl Snapshot {
         };
         let rank = location.pack as usize;
         let (span, batch) = (&packs.spans[rank], &packs.batches[rank]);
-        let commits = batch
-            .commits(self.medium())
-            .map_err(|error| read_error(self.path(), error))?;
-        let commits = commits.get(span.row).map(Vec::as_slice).unwrap_or_default();
-        let row = commits.binary_search_by(|commit| commit.oid.as_ref().cmp(id)).ok();
-        Ok(row
-            .map(|row| commits[row].generation)
-            .filter(|generation| *generation > 0))
+        let mut read = packs.generations.lock().unwrap_or_else(PoisonError::into_inner);
+        let rows = match read.entry(batch.block.offset) {
+            Entry::Occupied(rows) => Arc::clone(rows.get()),
+            Entry::Vacant(vacant) => {
+                let rows = batch.generations(self.medium());
+                let rows = rows.map_err(|error| read_error(self.path(), error))?;
+                Arc::clone(vacant.insert(Arc::new(rows)))
+            }
+        };
+        let found = rows.get(span.row).and_then(|row| row.find(id));
+        Ok(found.filter(|generation| *generation > 0))
     }
 
     /// Returns the pack's place. Ranks come from this snapshot, so they are in range.

@@ -5,6 +5,7 @@ use std::{fs, path::Path};
 use bstr::ByteSlice;
 use gix_hash::{Kind, ObjectId};
 
+mod hostile;
 mod merging;
 mod tails;
 

@@ -1,17 +1,17 @@
 //! Reading one record batch message: its rows, its objects, and where its packs lie.
 
-use std::{collections::HashMap, io, ops::Range, panic};
+use std::{cmp::Ordering, collections::HashMap, io, ops::Range, panic};
 
 use arrow_array::{
-    Array, FixedSizeBinaryArray, ListArray, RecordBatch, StructArray, UInt8Array, UInt32Array, UInt64Array,
+    Array, FixedSizeBinaryArray, RecordBatch, StructArray, UInt8Array, UInt32Array, UInt64Array,
     cast::AsArray,
     types::{UInt8Type, UInt32Type, UInt64Type},
 };
 use arrow_buffer::Buffer;
-use gix_hash::{Kind, ObjectId};
+use gix_hash::{Kind, ObjectId, oid};
 
 use super::{
-    columns::{CommitRow, Proof, Row},
+    columns::{Proof, Row},
     decode,
     footer::BlockRef,
     geometry::{Geometry, decode_prefix, section_sum},
@@ -64,6 +64,28 @@ pub struct Batch {
     columns: Option<Vec<u8>>,
 }
 
+/// The generations of one row's commits, by id.
+pub struct Generations {
+    oids: FixedSizeBinaryArray,
+    numbers: UInt32Array,
+}
+
+impl Generations {
+    /// Returns a commit's generation, where the row has the commit.
+    pub fn find(&self, id: &oid) -> Option<u32> {
+        let (mut low, mut high) = (0, self.oids.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.oids.value(middle).cmp(id.as_bytes()) {
+                Ordering::Less => low = middle + 1,
+                Ordering::Greater => high = middle,
+                Ordering::Equal => return Some(self.numbers.value(middle)),
+            }
+        }
+        None
+    }
+}
+
 /// How much to read at once in the hope of getting metadata and columns of a small batch.
 const BATCH_GUESS: u64 = 8 * 1024;
 
@@ -113,12 +135,6 @@ impl Batch {
         })
     }
 
-    /// Reads the columns from `txn` to `refs`.
-    pub fn head_columns(&self, medium: &dyn Medium) -> Result<RecordBatch, ReadError> {
-        let body = self.read_sections(medium, &[Sections::UpToRefs])?;
-        self.decode(body, &[0, 1, 2, 3, 4, 5, 6])
-    }
-
     /// Decodes the columns from `txn` to `refs` out of the first bytes of the body.
     pub fn head_columns_from(&self, body: Vec<u8>) -> Result<RecordBatch, ReadError> {
         let [refs, ..] = self.geometry.sections();
@@ -126,15 +142,21 @@ impl Batch {
         self.decode(Buffer::from_vec(body), &[0, 1, 2, 3, 4, 5, 6])
     }
 
-    /// Returns the number of objects of each row, without reading the objects.
-    pub fn object_counts(&self, medium: &dyn Medium) -> Result<Vec<usize>, ReadError> {
+    /// Returns which of the batch's objects are those of `row`, without reading them.
+    ///
+    /// The few bytes that say so are read without the checksum of their section: whoever reads there notices a wrong place.
+    pub fn object_range(&self, medium: &dyn Medium, row: usize) -> Result<Range<u64>, ReadError> {
+        let objects = self.geometry.objects();
         if self.geometry.rows == 1 {
-            return Ok(vec![self.geometry.objects() as usize]);
+            return Ok(0..objects);
         }
-        let body = self.read_sections(medium, &[Sections::Objects])?;
-        let batch = self.decode(body, &[column::OBJECTS])?;
-        let lists: &ListArray = batch.column(0).as_list();
-        Ok(lists.offsets().lengths().collect())
+        let offsets = self.geometry.buffer(column::OBJECTS, 1);
+        let bytes = crate::media::read_vec(medium, self.block.body_at() + offsets.start + 4 * row as u64, 8)?;
+        let mut bounds = le_values::<4>(&bytes).map(|b| u64::from(u32::from_le_bytes(b)));
+        let range = bounds.next().unwrap_or_default()..bounds.next().unwrap_or_default();
+        let fits = range.start <= range.end && range.end <= objects;
+        let bad = || ReadError::from("a row's objects lie outside its batch".to_string());
+        fits.then_some(range).ok_or_else(bad)
     }
 
     /// Reads the objects of every row.
@@ -165,14 +187,6 @@ impl Batch {
         Ok((0..batch.num_rows()).map(|row| (txn(row), proof(row))).collect())
     }
 
-    /// Reads the commits of every row.
-    pub fn commits(&self, medium: &dyn Medium) -> Result<Vec<Vec<CommitRow>>, ReadError> {
-        let body = self.read_sections(medium, &[Sections::BehindObjects])?;
-        let batch = self.decode(body, &[column::COMMITS])?;
-        let lists = batch.column(0).as_list::<i32>();
-        Ok((0..lists.len()).map(|row| decode::commits(lists, row)).collect())
-    }
-
     /// Reads every row whole, but for the bytes of its pack.
     pub fn rows(&self, medium: &dyn Medium) -> Result<Vec<Row>, ReadError> {
         let body = self.read_sections(
@@ -184,13 +198,29 @@ impl Batch {
         Ok(decode::rows(&batch, self.entries(medium)?)?)
     }
 
+    /// Reads the ids and generations of the commits of every row.
+    pub fn generations(&self, medium: &dyn Medium) -> Result<Vec<Generations>, ReadError> {
+        let body = self.read_sections(medium, &[Sections::BehindObjects])?;
+        let batch = self.decode(body, &[column::COMMITS])?;
+        let lists = batch.column(0).as_list::<i32>();
+        let of_row = |row| {
+            let commits = lists.value(row);
+            let commits = commits.as_struct();
+            Generations {
+                oids: commits.column(0).as_fixed_size_binary().clone(),
+                numbers: commits.column(5).as_primitive::<UInt32Type>().clone(),
+            }
+        };
+        Ok((0..lists.len()).map(of_row).collect())
+    }
+
     /// Reads where the packs of all rows lie. The rows' order is the packs' rank.
     ///
     /// Of a large batch only the few bytes that say so are read, without the checksum of their section, which covers the commit
     /// graph too: a wrong place is noticed by the checksum of whatever is read there.
     pub fn packs(&self, medium: &dyn Medium) -> Result<Vec<PackSpan>, ReadError> {
         let txns = self.geometry.buffer(column::TXN, 1);
-        let places = self.geometry.buffer(column::PACK_ID, 0).start..self.geometry.buffer(column::PACK, 3).end;
+        let places = self.geometry.buffer(column::PACK_SIZE, 0).start..self.geometry.buffer(column::PACK, 3).end;
         let body = match &self.columns {
             Some(_) => self.read_sections(medium, &[Sections::UpToRefs, Sections::BehindObjects])?,
             None => self.read_ranges(medium, &[txns, places])?,
@@ -201,6 +231,7 @@ impl Batch {
         let part_offsets = le_values::<8>(bytes(self.geometry.buffer(column::PACK, 3)));
         let part_offsets: Vec<_> = part_offsets.map(i64::from_le_bytes).collect();
         let data = self.geometry.pack_data();
+        let bad = || ReadError::from("a pack lies outside its batch".to_string());
         let offset_of = |index: i64| {
             let part = usize::try_from(index)
                 .ok()
@@ -209,15 +240,20 @@ impl Batch {
             let at = part
                 .and_then(|at| u64::try_from(at).ok())
                 .filter(|at| *at <= data.end - data.start);
-            at.ok_or_else(|| ReadError::from("a pack lies outside its batch".to_string()))
+            at.ok_or_else(bad)
         };
         let mut spans = vec![];
-        let batch = self.decode(body.clone(), &[column::TXN, column::PACK_ID])?;
+        let batch = self.decode(body.clone(), &[column::TXN, column::PACK_SIZE, column::PACK_ID])?;
         let txns = batch.column(0).as_primitive::<UInt64Type>();
-        let ids: &FixedSizeBinaryArray = batch.column(1).as_fixed_size_binary();
+        let sizes = batch.column(1).as_primitive::<UInt64Type>();
+        let ids: &FixedSizeBinaryArray = batch.column(2).as_fixed_size_binary();
         for (row, bounds) in list_offsets.windows(2).enumerate().take(self.geometry.rows) {
             let (start, end) = (offset_of(bounds[0])?, offset_of(bounds[1])?);
-            if ids.is_valid(row) && end > start {
+            let size = sizes.is_valid(row).then(|| sizes.value(row));
+            if end.checked_sub(start) != Some(size.unwrap_or(0)) || size.is_some() != ids.is_valid(row) {
+                return Err(bad());
+            }
+            if end > start {
                 let at = self.block.body_at() + data.start + start;
                 spans.push(PackSpan {
                     txn: txns.value(row),
@@ -248,14 +284,13 @@ impl Batch {
         }
     }
 
-    /// Returns where the columns of all objects of the batch lie in the file: oid, type, size, pack_offset, crc32.
-    pub fn object_columns(&self) -> [Range<u64>; 5] {
+    /// Returns where the columns of the batch's objects lie in the file, from object `first` on: oid, type, size,
+    /// pack_offset, crc32.
+    pub fn object_columns(&self, first: u64) -> [u64; 5] {
         // Buffers of `objects`: list validity and offsets, struct validity, then validity and values of each field.
-        let base = self.block.body_at();
-        [4, 6, 8, 10, 12].map(|nth| {
-            let range = self.geometry.buffer(column::OBJECTS, nth);
-            base + range.start..base + range.end
-        })
+        let columns = [(4, self.kind.len_in_bytes() as u64), (6, 1), (8, 8), (10, 8), (12, 4)];
+        columns
+            .map(|(nth, width)| self.block.body_at() + self.geometry.buffer(column::OBJECTS, nth).start + first * width)
     }
 
     /// Returns where the three checked sections of the columns lie in the file.

@@ -12,7 +12,8 @@ use arrow_ipc::{Block, FooterBuilder, KeyValueBuilder, MetadataVersion, convert:
 use flatbuffers::FlatBufferBuilder;
 
 use super::{
-    CommitId, DIGEST_LEN, END_MAGIC, HEAD_LEN, MAX_FOOTER_LEN, decode_hex, digest, encode_hex, ident::Ident, schema,
+    CommitId, DIGEST_LEN, END_MAGIC, HEAD_LEN, MAX_FOOTER_LEN, MAX_NUMBER, decode_hex, digest, encode_hex,
+    ident::Ident, schema,
 };
 
 const KEY_UUID: &str = "znippy.uuid";
@@ -184,7 +185,9 @@ impl Footer {
         let number = |key: &str| {
             value(key)?
                 .parse::<u64>()
-                .map_err(|_| format!("footer: {key} is no number"))
+                .ok()
+                .filter(|number| *number < MAX_NUMBER)
+                .ok_or_else(|| format!("footer: {key} is no number"))
         };
         let schema = footer
             .schema()
@@ -245,7 +248,7 @@ fn decode_block(block: &Block, level: u8) -> Option<BlockRef> {
         .offset
         .checked_add(block.metadata_len)?
         .checked_add(block.body_len)?;
-    (aligned && sane && ends <= i64::MAX as u64).then_some(block)
+    (aligned && sane && ends < MAX_NUMBER).then_some(block)
 }
 
 /// `<base> <run> <rewound> <inline>`: a row is `block:row:prefix_len` or `-`, inline edits are hex.
@@ -306,7 +309,7 @@ fn encode_totals(totals: &Totals) -> String {
 fn decode_totals(text: &str) -> Option<Totals> {
     let mut numbers = text.split(' ').map(|n| n.parse::<i64>().ok());
     let mut signed = || numbers.next().flatten();
-    let number = |n: Option<i64>| n.and_then(|n| u64::try_from(n).ok());
+    let number = |n: Option<i64>| n.and_then(|n| u64::try_from(n).ok()).filter(|n| *n < MAX_NUMBER);
     Some(Totals {
         last_txn: number(signed())?,
         last_time_us: signed()?,

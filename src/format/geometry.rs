@@ -11,14 +11,18 @@
 use std::ops::Range;
 
 use arrow_ipc::{
-    Buffer as BufferRange, KeyValueBuilder, MessageBuilder, MessageHeader, MetadataVersion, RecordBatchBuilder,
+    Buffer as BufferRange, FieldNode, KeyValueBuilder, MessageBuilder, MessageHeader, MetadataVersion,
+    RecordBatchBuilder,
 };
 use flatbuffers::FlatBufferBuilder;
 use gix_hash::Kind;
 
 use super::{
-    CONTINUATION, CommitId, DIGEST_LEN, MAX_METADATA_LEN, Sum, align_up, columns::Columns, decode_hex, digest,
-    encode_hex, schema, schema::column,
+    CONTINUATION, CommitId, DIGEST_LEN, MAX_METADATA_LEN, MAX_NUMBER, Sum, align_up,
+    columns::Columns,
+    decode_hex, digest, encode_hex, schema,
+    schema::column,
+    shape::{self, Node},
 };
 
 const KEY_PREVIOUS: &str = "znippy.previous";
@@ -93,7 +97,7 @@ pub struct Geometry {
     pub sums: [SectionSum; 3],
     /// The digest over all metadata.
     pub row_checksum: Sum,
-    nodes: Vec<u64>,
+    objects: u64,
     ranges: Vec<Range<u64>>,
     first_buffers: Vec<usize>,
 }
@@ -103,7 +107,7 @@ impl Geometry {
     ///
     /// # Errors
     /// Says what is wrong. After success all ranges are in order, aligned, without gaps and inside the body, and there are as
-    /// many as the schema wants.
+    /// many as the schema wants; and the columns' lengths fit them.
     pub fn decode(metadata: &[u8], kind: Kind) -> Result<Geometry, String> {
         let (covered, sum) = metadata
             .split_at_checked(metadata.len().wrapping_sub(DIGEST_LEN))
@@ -130,34 +134,37 @@ impl Geometry {
         let first_buffers = schema::first_buffers(&schema);
         let buffers = batch.buffers().ok_or("message without buffers")?;
         let nodes = batch.nodes().ok_or("message without nodes")?;
-        let wanted_nodes: usize = schema
-            .fields()
-            .iter()
-            .map(|field| schema::node_count(field.data_type()))
-            .sum();
-        if buffers.len() != first_buffers[column::COUNT] || nodes.len() != wanted_nodes {
+        if buffers.len() != first_buffers[column::COUNT] {
             return Err("message: columns do not fit the schema".into());
         }
         let body_len = number(message.bodyLength())?;
+        if body_len >= MAX_NUMBER {
+            return Err("message: impossible length".into());
+        }
         let mut ranges = Vec::with_capacity(buffers.len());
         let mut at = 0;
         for buffer in buffers {
             ranges.push(checked_range(buffer, at, body_len)?);
             at = align_up(ranges[ranges.len() - 1].end);
         }
+        let rows = number(batch.length())?;
+        let node = |node: &FieldNode| {
+            Ok::<_, String>(Node {
+                len: number(node.length())?,
+                nulls: number(node.null_count())?,
+            })
+        };
+        let nodes: Vec<Node> = nodes.iter().map(node).collect::<Result<_, _>>()?;
+        let lengths: Vec<u64> = ranges.iter().map(|range| range.end - range.start).collect();
+        shape::check(schema.fields(), rows, &nodes, &lengths).ok_or("message: columns do not fit the schema")?;
         Ok(Geometry {
             metadata: metadata.to_vec(),
             body_len,
-            rows: number(batch.length())?
-                .try_into()
-                .map_err(|_| "message: too many rows")?,
+            rows: rows.try_into().map_err(|_| "message: too many rows")?,
             previous: CommitId::from_hex(value(KEY_PREVIOUS)?.as_bytes()).ok_or("message: bad previous commit")?,
             sums: decode_sums(value(KEY_SUMS)?).ok_or("message: bad checksums")?,
             row_checksum: sum.try_into().expect("split at the digest's length"),
-            nodes: nodes
-                .iter()
-                .map(|node| number(node.length()))
-                .collect::<Result<_, _>>()?,
+            objects: nodes[OBJECTS_STRUCT_NODE].len,
             ranges,
             first_buffers,
         })
@@ -199,11 +206,11 @@ impl Geometry {
 
     /// Returns the number of stored objects of all rows.
     pub fn objects(&self) -> u64 {
-        // Nodes of the columns before, the list's own node, and then the struct's.
-        self.nodes[OBJECTS_STRUCT_NODE]
+        self.objects
     }
 }
 
+/// Nodes of the columns before, the list's own node, and then the struct's:
 /// txn, time, kind, actor, proof (5), settings (list, struct, key, value), refs (list, struct, five fields), objects' list.
 const OBJECTS_STRUCT_NODE: usize = 5 + 4 + 7 + 1;
 
@@ -229,14 +236,25 @@ fn decode_sums(text: &str) -> Option<[SectionSum; 3]> {
 
 #[cfg(test)]
 mod tests {
+    use arrow_schema::DataType;
+
     use super::*;
+
+    /// Returns the number of IPC field nodes that values of a type take, children included.
+    fn node_count(data_type: &DataType) -> usize {
+        match data_type {
+            DataType::List(item) => 1 + node_count(item.data_type()),
+            DataType::Struct(fields) => 1 + fields.iter().map(|f| node_count(f.data_type())).sum::<usize>(),
+            _ => 1,
+        }
+    }
 
     #[test]
     fn object_count_is_taken_from_the_right_node() {
         let schema = schema::schema(Kind::Sha1);
         let before: usize = schema.fields()[..column::OBJECTS]
             .iter()
-            .map(|field| schema::node_count(field.data_type()))
+            .map(|field| node_count(field.data_type()))
             .sum();
         assert_eq!(OBJECTS_STRUCT_NODE, before + 1);
     }

@@ -25,6 +25,7 @@ pub mod ident;
 pub mod object_index;
 pub mod recover;
 pub mod schema;
+pub mod shape;
 pub mod slot;
 
 use std::fmt;
@@ -49,6 +50,8 @@ pub const ALIGN: u64 = 8;
 pub const MAX_METADATA_LEN: u64 = 1 << 20;
 /// A footer longer than this is refused before anything is allocated. 24 bytes a live batch and about 2 KiB.
 pub const MAX_FOOTER_LEN: u64 = 16 << 20;
+/// Lengths, offsets and counts are smaller than this, so that the sum of a few is a number too.
+pub const MAX_NUMBER: u64 = 1 << 60;
 
 /// The SHA-256 of some bytes.
 pub type Sum = [u8; DIGEST_LEN];
@@ -62,7 +65,8 @@ pub fn digest(parts: &[&[u8]]) -> Sum {
     hasher.finalize().into()
 }
 
-/// The identity of a commit: a hash over the archive's identity, the commit before, and all bytes of this one.
+/// The identity of a commit: a hash over the archive's identity, the commit before, and all bytes of this one but its footer,
+/// which follows from these.
 ///
 /// Two archives that share a commit id share their whole history up to it. Snapshots, memos and tails are matched by it,
 /// never by a length.

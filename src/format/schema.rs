@@ -153,15 +153,6 @@ pub fn buffer_count(data_type: &DataType) -> usize {
     }
 }
 
-/// Returns the number of IPC field nodes that values of a type take, children included.
-pub fn node_count(data_type: &DataType) -> usize {
-    match data_type {
-        DataType::List(item) => 1 + node_count(item.data_type()),
-        DataType::Struct(fields) => 1 + fields.iter().map(|f| node_count(f.data_type())).sum::<usize>(),
-        _ => 1,
-    }
-}
-
 /// Returns the index of the first buffer of each column, and as last element the number of all buffers.
 pub fn first_buffers(schema: &Schema) -> Vec<usize> {
     let mut firsts = vec![0];

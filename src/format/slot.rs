@@ -12,7 +12,7 @@
 //! live footer, `commit` its identity in hex, `sum` the first 16 bytes of the SHA-256 of the line before it, in hex.
 //! 256 bytes behind each slot are a tombstone: written when a newer generation replaced this file.
 
-use super::{CommitId, digest, encode_hex};
+use super::{ALIGN, CommitId, HEAD_LEN, MAX_NUMBER, digest, encode_hex};
 
 /// Where the two slots start.
 pub const SLOT_OFFSETS: [u64; 2] = [4096, 8192];
@@ -68,10 +68,11 @@ impl Slot {
             return None;
         }
         let mut fields = covered.strip_prefix(PREFIX)?.split(' ');
-        let mut number = || fields.next()?.parse::<u64>().ok();
+        let mut number = || fields.next()?.parse::<u64>().ok().filter(|number| *number < MAX_NUMBER);
         let (write, append, footer_end) = (number()?, number()?, number()?);
         let commit_id = CommitId::from_hex(fields.next()?.as_bytes())?;
-        (footer_end <= append).then_some(Slot {
+        let in_order = HEAD_LEN <= footer_end && footer_end <= append;
+        (in_order && append.is_multiple_of(ALIGN)).then_some(Slot {
             write,
             append,
             footer_end,
@@ -92,7 +93,7 @@ mod tests {
     fn survives_a_round_trip_and_no_flipped_bit() {
         let slot = Slot {
             write: 7,
-            append: u64::MAX,
+            append: MAX_NUMBER - ALIGN,
             footer_end: 12345,
             commit_id: CommitId([0xa5; 32]),
         };

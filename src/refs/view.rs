@@ -149,7 +149,11 @@ impl RefView {
         let mut changes = self.changes_since_base().into_iter().peekable();
         let base_len = self.base.as_ref().map_or(0, RefTable::len);
         let mut all = Vec::with_capacity(base_len + changes.len());
-        for (base, index) in self.base.iter().flat_map(|base| (0..base.len()).map(move |index| (base, index))) {
+        for (base, index) in self
+            .base
+            .iter()
+            .flat_map(|base| (0..base.len()).map(move |index| (base, index)))
+        {
             let name = base.name(index);
             while let Some((before, target)) = changes.next_if(|(changed, _)| changed.as_bstr() < name) {
                 all.extend(target.map(|target| (before, target)));
