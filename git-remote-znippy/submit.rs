@@ -33,6 +33,7 @@ impl Push<'_> {
         };
         let unproven = packs.iter().any(|pack| pack.proof == Proof::None);
         let transaction = Transaction {
+            basis: self.snapshot.cloned(),
             packs,
             edits,
             atomic: self.options.atomic,

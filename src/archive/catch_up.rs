@@ -125,7 +125,7 @@ pub fn catch_up(path: &Path, again: bool, on_progress: &mut OnProgress<'_>) -> R
             damaged: damaged.len() as u64,
         };
         let generation = snapshot.generation();
-        with_writer(path, &mut LockPolicy::default(), |writer, policy| {
+        with_writer(path, Some(&snapshot), &mut LockPolicy::default(), |writer, policy| {
             // After a gc the row may be gone, and another run may have been faster: then there is nothing to say.
             let stale = writer.snapshot.generation() != generation || !is_news(&writer.snapshot, txn, sound)?;
             if stale {

@@ -29,7 +29,8 @@ pub fn commit(path: &Path, transaction: Transaction, mut policy: LockPolicy<'_>)
     if transaction.dry_run {
         return dry_run(path, &transaction);
     }
-    with_writer(path, &mut policy, |writer, policy| {
+    let basis = transaction.basis.clone();
+    with_writer(path, basis.as_ref(), &mut policy, |writer, policy| {
         commit_locked(writer, transaction, policy)
     })
 }

@@ -84,6 +84,8 @@ pub struct HeadHint {
 /// What to do in one commit: any number of packs and reference edits, all or nothing on disk.
 #[derive(Default)]
 pub struct Transaction {
+    /// The state that the edits were decided on, if there is one: saves reading it again where it is still the newest.
+    pub basis: Option<Snapshot>,
     pub packs: Vec<NewPack>,
     pub edits: Vec<RefEdit>,
     /// If one edit is rejected, reject all.

@@ -32,12 +32,14 @@ pub struct Writer<'a> {
     recovered: Recovered,
 }
 
-/// Takes the writer lock of the archive at `path`, and runs `work` on its newest state.
+/// Takes the writer lock of the archive at `path`, and runs `work` on its newest state. Where that is still the state of
+/// `basis`, what was read of it already is not read again.
 ///
 /// # Errors
 /// Fails where the lock is not to be had, or where nothing may be appended to the file as it is.
 pub fn with_writer<T>(
     path: &Path,
+    basis: Option<&Snapshot>,
     policy: &mut LockPolicy<'_>,
     work: impl FnOnce(Writer<'_>, &mut LockPolicy<'_>) -> Result<T>,
 ) -> Result<T> {
@@ -53,7 +55,10 @@ pub fn with_writer<T>(
         let recovered =
             recover(medium.as_ref(), &head, len, true).map_err(|error| describe_loss(path, &head, len, error))?;
         refuse_unsafe(path, &head, len, &recovered)?;
-        let snapshot = Snapshot::new(path, medium.clone(), recovered.clone(), len);
+        let snapshot = match basis.filter(|basis| *basis.state() == recovered.state) {
+            Some(basis) => basis.clone(),
+            None => Snapshot::new(path, medium.clone(), recovered.clone(), len),
+        };
         let writer = Writer {
             snapshot,
             path,

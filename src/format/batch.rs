@@ -219,6 +219,9 @@ impl Batch {
     /// Of a large batch only the few bytes that say so are read, without the checksum of their section, which covers the commit
     /// graph too: a wrong place is noticed by the checksum of whatever is read there.
     pub fn packs(&self, medium: &dyn Medium) -> Result<Vec<PackSpan>, ReadError> {
+        if self.geometry.pack_data().is_empty() {
+            return Ok(vec![]);
+        }
         let txns = self.geometry.buffer(column::TXN, 1);
         let places = self.geometry.buffer(column::PACK_SIZE, 0).start..self.geometry.buffer(column::PACK, 3).end;
         let body = match &self.columns {
@@ -271,9 +274,13 @@ impl Batch {
     pub fn index_range(&self, medium: &dyn Medium, row: usize) -> Result<Option<Range<u64>>, ReadError> {
         let offsets = self.geometry.buffer(column::INDEX, 1);
         let at = self.block.body_at();
+        let data = self.geometry.buffer(column::INDEX, 2);
+        if self.geometry.rows == 1 {
+            let data = at + data.start..at + data.end;
+            return Ok((row == 0 && !data.is_empty()).then_some(data));
+        }
         let bytes = crate::media::read_vec(medium, at + offsets.start, (offsets.end - offsets.start) as usize)?;
         let offsets: Vec<_> = le_values::<8>(&bytes).map(|b| i64::from_le_bytes(b) as u64).collect();
-        let data = self.geometry.buffer(column::INDEX, 2);
         let len = data.end - data.start;
         match offsets.get(row..row + 2) {
             Some(&[start, end]) if start < end && end <= len => {
