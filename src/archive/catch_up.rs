@@ -18,6 +18,7 @@ use crate::{
     media::{LockByte, lock_with_timeout},
     pack::{
         PackRank, PackStore,
+        finder::Finder,
         resolve::{Damage, Dangling, ResolveOptions, Resolved, resolve},
     },
 };
@@ -81,9 +82,10 @@ pub fn catch_up(path: &Path, again: bool, on_progress: &mut OnProgress<'_>) -> R
     };
     let proofs = snapshot.proofs()?;
     let total = todo.len() as u64;
+    let finder = Finder::new(&snapshot);
     for (done, rank) in todo.into_iter().enumerate() {
         let table = snapshot.entries(rank)?;
-        let is_there = |id: &gix_hash::oid| Ok(snapshot.lookup(id)?.is_some());
+        let is_there = |id: &gix_hash::oid| Ok(finder.find(id)?.is_some());
         let mut commits = Commits::default();
         let mut on_commit = |commit: crate::pack::resolve::ResolvedCommit<'_>| commits.add(commit);
         let mut on_objects = |objects, of| on_progress((done as u64, total), (objects, of));

@@ -14,6 +14,7 @@ use crate::{
     pack::{
         PackRank, PackStore,
         disk::Layered,
+        finder::Finder,
         object::ObjectReader,
         parse::{self, EntryMode},
         resolve::{ResolveOptions, Resolved, ResolvedCommit, resolve},
@@ -54,6 +55,7 @@ pub fn prove(
     let table = store.entries(pack)?;
     let closed = archive.is_none_or(Snapshot::is_closed);
     let known = Mutex::new(None);
+    let finder = archive.map(|archive| Finder::new(archive));
     let is_there = |id: &oid| -> Result<bool> {
         let Some(archive) = archive else { return Ok(false) };
         let mut known = known.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -67,7 +69,10 @@ pub fn prove(
             }
         }
         drop(known);
-        Ok(archive.lookup(id)?.is_some())
+        match &finder {
+            Some(finder) => Ok(finder.find(id)?.is_some()),
+            None => Ok(false),
+        }
     };
     let mut commits = Commits::default();
     let mut on_commit = |commit: ResolvedCommit<'_>| commits.add(commit);
