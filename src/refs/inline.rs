@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use bstr::{BStr, BString, ByteSlice};
 use gix_hash::{Kind, ObjectId};
 
-use super::Target;
+use super::{Target, name::is_line};
 
 /// The most bytes that are kept in a footer; twice as many characters of hex.
 pub const MAX_LEN: usize = 1024;
@@ -57,7 +57,8 @@ pub fn decode(mut bytes: &[u8], kind: Kind) -> Option<Changes> {
     }
     fn name(bytes: &mut &[u8]) -> Option<BString> {
         let len = u16::from_le_bytes(take(bytes, 2)?.try_into().ok()?);
-        Some(take(bytes, len as usize)?.as_bstr().to_owned())
+        let name = take(bytes, len as usize)?.as_bstr();
+        is_line(name).then(|| name.to_owned())
     }
     let oid = |bytes: &mut &[u8]| ObjectId::try_from(take(bytes, kind.len_in_bytes())?).ok();
     let mut changes = Changes::new();

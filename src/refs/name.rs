@@ -18,6 +18,11 @@ pub fn validate(name: &BStr) -> Result<(), String> {
         .map_err(|error| format!("'{name}': {error}"))
 }
 
+/// Returns whether a name that is there already can be told in a line of text: no writer makes another.
+pub fn is_line(name: &BStr) -> bool {
+    name.iter().all(|byte| *byte > b' ' && *byte != 0x7f)
+}
+
 /// Returns all proper prefixes of `name` that end before a slash: names that cannot exist beside it.
 pub fn parents(name: &BStr) -> impl Iterator<Item = &BStr> {
     name.find_iter(b"/").map(move |at| name[..at].as_bstr())

@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 use arrow_array::{Array, BinaryArray, FixedSizeBinaryArray, RecordBatch, StructArray, cast::AsArray};
 use bstr::{BStr, BString, ByteSlice};
 
-use super::{Ref, Target, inline::Changes};
+use super::{Ref, Target, inline::Changes, name::is_line};
 use crate::format::{batch::object_id, columns::RefRow, schema::column};
 
 /// The `refs` of one row, sorted by name. Names are found by binary search, without materialising the others.
@@ -17,7 +17,7 @@ impl RefTable {
     /// Takes the references of `row` out of a decoded batch.
     ///
     /// # Errors
-    /// Fails where there is no such row or its references are not sorted.
+    /// Fails where there is no such row, its references are not sorted, or a name is not one.
     pub fn new(batch: &RecordBatch, row: usize) -> Result<RefTable, String> {
         let lists = batch.column(column::REFS).as_list::<i32>();
         if row >= lists.len() {
@@ -27,9 +27,16 @@ impl RefTable {
             rows: lists.value(row).as_struct().clone(),
         };
         let sorted = (1..table.len()).all(|index| table.name(index - 1) < table.name(index));
-        sorted
+        if !sorted {
+            return Err("references are not sorted".into());
+        }
+        let are_lines = (0..table.len()).all(|index| {
+            let symrefs = table.symrefs();
+            is_line(table.name(index)) && (symrefs.is_null(index) || is_line(symrefs.value(index).as_bstr()))
+        });
+        are_lines
             .then_some(table)
-            .ok_or_else(|| "references are not sorted".into())
+            .ok_or_else(|| "a reference has an impossible name".into())
     }
 
     /// Returns the number of references, deletions included.
@@ -46,6 +53,10 @@ impl RefTable {
         self.rows.column(0).as_binary()
     }
 
+    fn symrefs(&self) -> &BinaryArray {
+        self.rows.column(3).as_binary()
+    }
+
     /// Returns the name at `index`.
     pub fn name(&self, index: usize) -> &BStr {
         self.names().value(index).as_bstr()
@@ -57,7 +68,7 @@ impl RefTable {
             let oids: &FixedSizeBinaryArray = self.rows.column(column).as_fixed_size_binary();
             oids.is_valid(index).then(|| object_id(oids.value(index)))
         };
-        let symrefs: &BinaryArray = self.rows.column(3).as_binary();
+        let symrefs = self.symrefs();
         if symrefs.is_valid(index) {
             return Some(Target::Symbolic(symrefs.value(index).into()));
         }

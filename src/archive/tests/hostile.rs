@@ -221,3 +221,19 @@ fn no_push_into_a_forged_archive_panics() {
         }
     }
 }
+
+/// A name with a line break would put lines into the protocol that git reads.
+#[test]
+fn forged_names_are_not_passed_on() {
+    let sandbox = Sandbox::new();
+    let path = sandbox.archive(60);
+    let target = Target::new(&path);
+    // The first branch of a table, so that the names stay sorted, in the newest of the tables.
+    let at = target.bytes.rfind(b"HEADrefs/heads/b1refs/heads/b10").unwrap();
+    let mut bytes = target.bytes.clone();
+    bytes[at + b"HEADrefs/heads/".len()] = b'\n';
+    target.seal(&mut bytes);
+    fs::write(&path, bytes).unwrap();
+    let refused = Snapshot::open(&path).and_then(|snapshot| snapshot.refs()).unwrap_err();
+    assert!(refused.to_string().contains("impossible name"), "{refused}");
+}
