@@ -62,7 +62,7 @@ pub fn unproven(snapshot: &Snapshot) -> Result<Vec<PackRank>> {
 /// # Errors
 /// Fails where the archive cannot be read or appended to. Damage is no error: it is in the result, and is noted in the archive.
 pub fn catch_up(path: &Path, again: bool, on_progress: &mut OnProgress<'_>) -> Result<Option<CaughtUp>> {
-    let file = open_file(path, true)?;
+    let (file, _) = open_file(path, true)?;
     let _only_one = match lock_with_timeout(&file, LockByte::Maintenance, Duration::ZERO, |_, _| {}) {
         Ok(guard) => guard,
         Err(error) if error.kind() == io::ErrorKind::TimedOut => return Ok(None),

@@ -1,7 +1,7 @@
 //! Opening an archive for reading: one open, one head, one footer.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::{File, Metadata, OpenOptions},
     io,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
@@ -57,11 +57,10 @@ impl Snapshot {
     /// Each way in which a path can fail to be an archive has its own error.
     pub fn open(path: &Path) -> Result<Snapshot> {
         for attempt in 1..=MAX_REOPENS {
-            let file = open_file(path, false)?;
+            let (file, mut len) = open_file(path, false)?;
             let medium = FileMedium::new(file);
-            let mut len = medium.len().map_err(Error::io(path, "stat"))?;
             let head = read_head(&medium, path, len)?;
-            if head.superseded_by.is_some() && !is_same_file(medium.file(), path) {
+            if head.superseded_by.is_some() && !medium.file().metadata().is_ok_and(|open| is_same_file(&open, path)) {
                 continue;
             }
             if head.newest_slot().is_some_and(|slot| slot.append > len) {
@@ -254,8 +253,8 @@ impl Snapshot {
     }
 }
 
-/// Opens a file, with an error of its own for each way in which that fails.
-pub(crate) fn open_file(path: &Path, write: bool) -> Result<File> {
+/// Opens a file, with an error of its own for each way in which that fails. Returns its length too.
+pub(crate) fn open_file(path: &Path, write: bool) -> Result<(File, u64)> {
     use std::os::unix::fs::OpenOptionsExt;
     // Without O_NONBLOCK, opening a named pipe would wait for its other end for ever. On a regular file it does nothing.
     let mut options = OpenOptions::new();
@@ -281,16 +280,13 @@ pub(crate) fn open_file(path: &Path, write: bool) -> Result<File> {
             why: "not a regular file".into(),
         });
     }
-    Ok(file)
+    Ok((file, metadata.len()))
 }
 
 /// Returns whether `path` still names the open file. Where the path cannot be read, the open file is as good as any.
-pub(crate) fn is_same_file(file: &File, path: &Path) -> bool {
+pub(crate) fn is_same_file(open: &Metadata, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
-    match (file.metadata(), std::fs::metadata(path)) {
-        (Ok(open), Ok(named)) => (open.dev(), open.ino()) == (named.dev(), named.ino()),
-        _ => true,
-    }
+    std::fs::metadata(path).map_or(true, |named| (open.dev(), open.ino()) == (named.dev(), named.ino()))
 }
 
 /// Reads the head of a file of `len` bytes.

@@ -44,12 +44,13 @@ pub fn with_writer<T>(
     work: impl FnOnce(Writer<'_>, &mut LockPolicy<'_>) -> Result<T>,
 ) -> Result<T> {
     for _ in 0..MAX_REOPENS {
-        let medium = Arc::new(FileMedium::new(open_file(path, true)?));
+        let medium = Arc::new(FileMedium::new(open_file(path, true)?.0));
         let _lock = take_lock(medium.file(), path, policy)?;
         // Only now is it certain which file this is: gc replaces it by rename, under the same lock.
-        let len = medium.len().map_err(Error::io(path, "stat"))?;
+        let metadata = medium.file().metadata().map_err(Error::io(path, "stat"))?;
+        let len = metadata.len();
         let head = read_head(medium.as_ref(), path, len)?;
-        if head.superseded_by.is_some() || !is_same_file(medium.file(), path) {
+        if head.superseded_by.is_some() || !is_same_file(&metadata, path) {
             continue;
         }
         let recovered =
