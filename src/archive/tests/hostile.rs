@@ -209,7 +209,9 @@ fn no_push_into_a_forged_archive_panics() {
             edits: vec![set("refs/heads/new", 9000), set("refs/heads/b3", 1000)],
             ..Transaction::default()
         };
-        let pushed = panic::catch_unwind(|| commit(&path, transaction, LockPolicy::default()).map(drop));
+        let pushed = panic::catch_unwind(panic::AssertUnwindSafe(|| {
+            commit(&path, transaction, LockPolicy::default()).map(drop)
+        }));
         assert!(pushed.is_ok(), "round {round}: a change at {at}");
         if pushed.is_ok_and(|pushed| pushed.is_ok()) {
             let snapshot = Snapshot::open(&path).unwrap();
