@@ -168,7 +168,11 @@ pub fn resolve(
     let mut other_pack_id = None;
     std::thread::scope(|scope| {
         for _ in 1..threads {
-            scope.spawn(|| Worker::new(&shared).run(&mut |_, _| ()));
+            let work = || Worker::new(&shared).run(&mut |_, _| ());
+            // Where the system has no thread to give, this one does all.
+            if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                break;
+            }
         }
         if options.check_pack_id {
             match check::hash_pack(&shared) {

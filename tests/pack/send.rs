@@ -405,3 +405,78 @@ fn a_real_repository_if_one_is_named() {
     let odd = compare_random(&repo, number("ZNIPPY_TEST_SEED", 60) as u64, rounds);
     eprintln!("{odd} of {rounds} sets differ from git's, as wrong dates let them");
 }
+
+#[test]
+fn large_entries_are_sent_in_pieces() {
+    let repo = Repo::empty(Kind::Sha1);
+    let mut random = Random(90);
+    let mut noise = |len: usize| -> Vec<u8> { (0..len).map(|_| random.next() as u8).collect() };
+    let mut blobs = Vec::new();
+    for len in [3 << 20, 100, 2 << 20, (1 << 20) - 40, 70_000] {
+        let mut data = noise(len);
+        for version in 0..3 {
+            data.splice(len / 2..len / 2, format!("version {version}").into_bytes());
+            data.extend(noise(3000 * version));
+            blobs.push(repo.git_with(&["hash-object", "-w", "--stdin"], &data));
+        }
+    }
+    // A delta that is large itself: half of its base is new.
+    let mut data = noise(4 << 20);
+    blobs.push(repo.git_with(&["hash-object", "-w", "--stdin"], &data));
+    data.splice(..2 << 20, noise(2 << 20));
+    blobs.push(repo.git_with(&["hash-object", "-w", "--stdin"], &data));
+    let list: String = blobs.iter().map(|id| format!("{id} blob\n")).collect();
+    let base = repo.path.join("large");
+    let name = repo.git_with(
+        &[
+            "pack-objects",
+            "-q",
+            "--window=20",
+            "--delta-base-offset",
+            base.to_str().unwrap(),
+        ],
+        list.as_bytes(),
+    );
+    let path = repo.path.join(format!("large-{name}.pack"));
+    let pack = repo.open(&path);
+    let all = Selection::all(&pack).unwrap();
+    let scratch = Repo::empty(Kind::Sha1);
+    let receipt = emitted(&repo, &pack, &all, &scratch);
+    assert!(receipt.bytes > 8 << 20, "a second thread hashes");
+    assert!(std::fs::read(scratch.path.join("sent.pack")).unwrap() == std::fs::read(&path).unwrap());
+    let mut verbatim = Vec::new();
+    emit::copy_verbatim(&pack, 0, &mut verbatim, &mut |_, _| ()).unwrap();
+    assert!(verbatim == std::fs::read(&path).unwrap());
+    // Each object left out in turn: what was made from it is made from another one, or whole.
+    let mut rebuilt = 0;
+    for left_out in all.oids().step_by(2) {
+        let mut some = all.clone();
+        some.retain(|id, _| id.to_owned() != left_out);
+        rebuilt += emitted(&repo, &pack, &some, &scratch).recompressed;
+    }
+    assert!(rebuilt >= 3, "{rebuilt} entries");
+    // Damage in the middle of each entry, with and without another copy behind it.
+    let bytes = std::fs::read(&path).unwrap();
+    let copy = repo.path.join("damaged.pack");
+    for index in (0..all.len()).step_by(4) {
+        let start = all.location(index).offset;
+        let end = pack
+            .table()
+            .offsets
+            .iter()
+            .copied()
+            .filter(|offset| *offset > start)
+            .min();
+        let mut bad = bytes.clone();
+        bad[((start + end.unwrap_or(pack.pack_len(0) - 20)) / 2) as usize] ^= 8;
+        std::fs::write(&copy, &bad).unwrap();
+        let damaged = DiskPack::open_with_index(&copy, &path.with_extension("idx"), Kind::Sha1).unwrap();
+        let err = emit::emit(&damaged, &all, &mut Vec::new(), &mut |_, _| ())
+            .unwrap_err()
+            .to_string();
+        assert!(err.contains(&all.oid(index).to_string()), "{err}");
+        let both = Layered::new(&[&damaged as &dyn PackStore, &pack]).unwrap();
+        let receipt = emitted(&repo, &both, &Selection::all(&both).unwrap(), &scratch);
+        assert!(receipt.healed.contains(&all.oid(index).to_owned()));
+    }
+}

@@ -75,9 +75,11 @@ impl<'o> Sink<'o> {
         match &mut self.hashing {
             Hashing::Here(hasher) => {
                 hasher.update(&self.gathered);
-                if self.passed >= THREAD_FROM && std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1)
+                if self.passed >= THREAD_FROM
+                    && std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1)
+                    && let Some(there) = Hashing::in_a_thread(hasher.clone())
                 {
-                    self.hashing = Hashing::in_a_thread(hasher.clone());
+                    self.hashing = there;
                 }
             }
             Hashing::There { full, empty, .. } => {
@@ -117,10 +119,11 @@ impl<'o> Sink<'o> {
 }
 
 impl Hashing {
-    fn in_a_thread(mut hasher: Hasher) -> Self {
+    /// Goes on in a thread, or returns `None` where the system has none to give.
+    fn in_a_thread(mut hasher: Hasher) -> Option<Self> {
         let (full, to_hash) = sync_channel::<Vec<u8>>(WAITING);
         let (hashed, empty) = sync_channel(WAITING + 2);
-        let thread = std::thread::spawn(move || {
+        let thread = std::thread::Builder::new().spawn(move || {
             for bytes in to_hash {
                 hasher.update(&bytes);
                 // Where nobody wants the buffer, it goes.
@@ -128,7 +131,11 @@ impl Hashing {
             }
             hasher
         });
-        Hashing::There { full, empty, thread }
+        Some(Hashing::There {
+            full,
+            empty,
+            thread: thread.ok()?,
+        })
     }
 }
 
