@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
+use crate::format::slot::Slot;
 
 /// Returns where each commit's footer ends.
 fn ends(path: &Path) -> Vec<u64> {
@@ -127,4 +128,53 @@ fn readers_are_not_alarmed_by_a_writer() {
         }
         done.store(true, Ordering::Relaxed);
     });
+}
+
+/// A crash while the push that skips a damage is written, and again while the next one repairs that.
+#[test]
+fn a_second_crash_during_a_repair_is_survived() {
+    let sandbox = Sandbox::new();
+    let path = sandbox.archive(2);
+    let before = Snapshot::open(&path).unwrap().state().clone();
+    let head = fs::read(&path).unwrap()[..HEAD_LEN as usize].to_vec();
+    push(&path, pack(7, 8, 3000), vec![set("refs/heads/seven", 7)]);
+    let mut damaged = fs::read(&path).unwrap();
+    damaged[..HEAD_LEN as usize].copy_from_slice(&head);
+    let at = damaged.len() - 4000;
+    damaged[at] ^= 0x10;
+    fs::write(&path, &damaged).unwrap();
+    push(&path, pack(9, 10, 2000), vec![set("refs/heads/nine", 9)]);
+    let after = fs::read(&path).unwrap();
+    // What the settling of the damage leaves before the push is appended: the older slot names the place behind it.
+    let settled = Slot {
+        write: before.footer.sequence + 1,
+        append: damaged.len() as u64,
+        footer_end: before.footer_end,
+        commit_id: before.footer.commit_id,
+    };
+    let mut settled_head = head.clone();
+    let at = settled.offset() as usize;
+    settled_head[at..at + SLOT_LEN].copy_from_slice(&settled.encode());
+    for len in (damaged.len()..after.len()).step_by(101) {
+        let image = [&settled_head, &after[HEAD_LEN as usize..len]].concat();
+        fs::write(&path, &image).unwrap();
+        let snapshot = Snapshot::open(&path).unwrap();
+        assert_eq!(value(&snapshot, "refs/heads/b2"), Some(oid(2)), "cut at {len}");
+        assert_eq!(value(&snapshot, "refs/heads/nine"), None, "cut at {len}");
+        assert!(try_push(&path, 11).unwrap().written);
+        let snapshot = Snapshot::open(&path).unwrap();
+        assert_eq!(value(&snapshot, "refs/heads/x"), Some(oid(11)), "cut at {len}");
+        assert!(
+            snapshot.warnings().is_empty(),
+            "cut at {len}: {:?}",
+            snapshot.warnings()
+        );
+        let now = fs::read(&path).unwrap();
+        assert!(now[head.len()..damaged.len()] == damaged[head.len()..], "cut at {len}");
+    }
+    // Whole, but for the slot: it counts.
+    fs::write(&path, [&settled_head, &after[HEAD_LEN as usize..]].concat()).unwrap();
+    assert_eq!(value(&Snapshot::open(&path).unwrap(), "refs/heads/nine"), Some(oid(9)));
+    assert!(try_push(&path, 11).unwrap().written);
+    assert_eq!(value(&Snapshot::open(&path).unwrap(), "refs/heads/nine"), Some(oid(9)));
 }
