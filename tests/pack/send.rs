@@ -451,7 +451,7 @@ fn large_entries_are_sent_in_pieces() {
     let mut rebuilt = 0;
     for left_out in all.oids().step_by(2) {
         let mut some = all.clone();
-        some.retain(|id, _| id.to_owned() != left_out);
+        some.retain(|id, _| *id != *left_out);
         rebuilt += emitted(&repo, &pack, &some, &scratch).recompressed;
     }
     assert!(rebuilt >= 3, "{rebuilt} entries");
