@@ -13,12 +13,13 @@ use znippy::{
     pack::{Kind, PackStore, graph::read_commit, object::ObjectReader, parse},
 };
 
-use crate::objects;
+use crate::{objects, reach::reaches_all};
 
-/// So many new commits are followed before all tips are looked at instead.
-const BOUND: usize = 4096;
+/// So many commits are followed from the wanted end before the client is asked about them.
+const BOUND: usize = 2048;
 
-/// Returns those of the client's `tips` that the archive knows: enough of them to tell exactly what the client lacks of `wants`.
+/// Returns what the client has, as far as the archive knows it too: enough to tell exactly what it lacks of `wants`. `tips` are
+/// the client's references.
 ///
 /// # Errors
 /// Fails where git or the archive cannot be read.
@@ -32,12 +33,25 @@ pub fn haves(
     if tips.is_empty() {
         return Ok(Vec::new());
     }
-    if let Some(Near { met, lacking }) = near(reader, wants, &tips)? {
-        // A commit on the way that the client has, though it is no tip, may be below a tip that is not on the way.
-        let names: Vec<BString> = lacking.iter().map(|id| id.to_string().into()).collect();
-        if objects::resolve(&names)?.iter().all(Option::is_none) {
-            return Ok(met);
-        }
+    let Near { met, passed, open } = near(reader, wants, &tips)?;
+    // A commit on the way that the client has, though it is no tip, is below one that is not on the way: a branch that left
+    // the middle of another. Or it is left over from something, and not complete.
+    let names: Vec<BString> = passed.iter().chain(&open).map(|id| id.to_string().into()).collect();
+    let has: HashSet<ObjectId> = objects::resolve(&names)?.into_iter().flatten().collect();
+    let ends = open.iter().all(|id| has.contains(id));
+    let complete = || -> Result<bool> {
+        let near_tips = met
+            .iter()
+            .copied()
+            .chain(snapshot.resolve_ref("HEAD".into())?.filter(|id| tips.contains(id)));
+        Ok(has.is_empty()
+            || reaches_all(reader, near_tips, has.iter().copied())?
+            || objects::are_reached_by_references(has.iter())?)
+    };
+    if ends && complete()? {
+        let mut haves: Vec<ObjectId> = met.into_iter().chain(has).collect();
+        haves.sort_unstable();
+        return Ok(haves);
     }
     let mut known = Vec::new();
     for tip in tips {
@@ -55,14 +69,17 @@ struct Near {
     /// Tips on the way, behind which the walk did not go.
     met: Vec<ObjectId>,
     /// Commits before them.
-    lacking: Vec<ObjectId>,
+    passed: Vec<ObjectId>,
+    /// Commits where the walk was broken off.
+    open: Vec<ObjectId>,
 }
 
-/// Walks from `wants` until every way has ended at one of `tips` or at a root; `None` where that is too far.
-fn near(reader: &ObjectReader<'_>, wants: &[ObjectId], tips: &HashSet<ObjectId>) -> Result<Option<Near>> {
+/// Walks from `wants` until every way has ended at one of `tips` or at a root, or for [`BOUND`] commits.
+fn near(reader: &ObjectReader<'_>, wants: &[ObjectId], tips: &HashSet<ObjectId>) -> Result<Near> {
     let mut near = Near {
         met: Vec::new(),
-        lacking: Vec::new(),
+        passed: Vec::new(),
+        open: Vec::new(),
     };
     let mut seen: HashSet<ObjectId> = HashSet::new();
     // A child's date stands for that of its parents: it only orders the walk.
@@ -80,14 +97,15 @@ fn near(reader: &ObjectReader<'_>, wants: &[ObjectId], tips: &HashSet<ObjectId>)
             near.met.push(id);
             continue;
         }
-        if near.lacking.len() == BOUND {
-            return Ok(None);
+        if near.passed.len() == BOUND {
+            near.open.push(id);
+            continue;
         }
-        near.lacking.push(id);
+        near.passed.push(id);
         let commit = read_commit(reader, &id)?;
         queue.extend(commit.parents.iter().map(|parent| (commit.time, *parent)));
     }
-    Ok(Some(near))
+    Ok(near)
 }
 
 /// Returns the commit where the walk from `want` starts: behind tags; `None` where there is none.

@@ -4,6 +4,7 @@
 //! (gitremote-helpers(7)). Nothing but that protocol goes to standard output. Exit codes: 0, or 128 after a `fatal:`
 //! message on standard error, as for git's own commands.
 
+mod bounds;
 mod catch_up;
 mod cleanup;
 mod client;
@@ -20,6 +21,7 @@ mod options;
 mod prove;
 mod push;
 mod quote;
+mod reach;
 mod remote;
 mod report;
 mod request;

@@ -50,6 +50,37 @@ pub fn resolve(names: &[BString]) -> Result<Vec<Option<ObjectId>>> {
     Ok(answers)
 }
 
+/// Returns whether each of `commits`, which the client has, is reached by a reference of the client or of a repository it
+/// borrows objects from: only then it is certain to be there with all its history.
+///
+/// # Errors
+/// Fails where git does.
+pub fn are_reached_by_references<'a>(commits: impl Iterator<Item = &'a ObjectId>) -> Result<bool> {
+    let mut command = client::git();
+    command.args([
+        "rev-list",
+        "--max-count=1",
+        "--stdin",
+        "--not",
+        "--all",
+        "--alternate-refs",
+    ]);
+    let (guard, mut child) =
+        Guard::child(command.stdin(Stdio::piped()).stdout(Stdio::piped())).context("cannot run git rev-list")?;
+    let mut input = BufWriter::new(child.stdin.take().expect("stdin is piped"));
+    // git reads all of its input before it answers. An error here means that it ended early, which its exit code tells.
+    for commit in commits {
+        let _ = writeln!(input, "{commit}");
+    }
+    drop(input);
+    let output = child.wait_with_output().context("cannot read from git rev-list")?;
+    guard.release();
+    match output.status.success() {
+        true => Ok(output.stdout.is_empty()),
+        false => bail!("git rev-list failed ({})", output.status),
+    }
+}
+
 /// `<id>`, or `<name> missing`, `<name> ambiguous`.
 fn parse(line: &[u8]) -> Option<ObjectId> {
     ObjectId::from_hex(line.trim_end()).ok()

@@ -8,6 +8,7 @@ use gix_hash::ObjectId;
 use znippy::archive::Snapshot;
 
 use crate::{
+    bounds,
     judge::{Update, Verdict},
     listing::Listing,
     objects,
@@ -35,12 +36,41 @@ impl Request {
         listed: &Listing,
     ) -> Result<Request> {
         let commands: Vec<Command> = lines.iter().map(|line| parse(line.as_bstr())).collect::<Result<_>>()?;
-        let bounds = candidate_bounds(&commands, snapshot, listed);
+        let shown: HashSet<ObjectId> = listed.values.values().copied().collect();
+        let olds = old_values(&commands, snapshot, listed);
+        let mut created = created(&commands, listed);
+        let too_many = created.len() > MAX_CREATED;
+        if too_many {
+            created.clear();
+        }
         let mut names: Vec<BString> = commands.iter().filter_map(|command| command.source.clone()).collect();
         let sources = names.len();
-        names.extend(bounds.iter().map(|bound| BString::from(bound.to_string())));
+        names.extend(olds.iter().map(|old| BString::from(old.to_string())));
+        names.extend(
+            created
+                .into_iter()
+                .map(|source| BString::from([source, &b"^{commit}"[..]].concat())),
+        );
         let mut found = objects::resolve(&names)?;
-        let has: HashSet<ObjectId> = found.split_off(sources).into_iter().flatten().collect();
+        let created = found.split_off(sources + olds.len());
+        let mut has: HashSet<ObjectId> = found.split_off(sources).into_iter().flatten().collect();
+        let (near, far): (Vec<_>, Vec<_>) = created.into_iter().flatten().partition(|commit| shown.contains(commit));
+        has.extend(near);
+        if let Some(snapshot) = snapshot
+            && (too_many || !far.is_empty())
+        {
+            let nearest = match too_many {
+                true => None,
+                false => bounds::nearest(&far, &shown, snapshot.resolve_ref("HEAD".into())?, snapshot)?,
+            };
+            match nearest {
+                Some(nearest) => has.extend(nearest),
+                None => {
+                    let names: Vec<BString> = shown.iter().map(|oid| oid.to_string().into()).collect();
+                    has.extend(objects::resolve(&names)?.into_iter().flatten());
+                }
+            }
+        }
         let mut found = found.into_iter();
         let mut updates = Vec::with_capacity(commands.len());
         for Command { forced, source, name } in commands {
@@ -69,29 +99,37 @@ impl Request {
             update.judge_early(old.is_some_and(|old| has.contains(&old)));
             updates.push(update);
         }
-        let bounds = bounds.into_iter().filter(|bound| has.contains(bound)).collect();
+        let mut bounds: Vec<ObjectId> = has.into_iter().collect();
+        bounds.sort_unstable();
         Ok(Request { updates, bounds })
     }
 }
 
-/// Returns tips of the archive that a pack may build on, if the client has them: for an update the values to be replaced and
-/// the default branch are enough, and quick; for a new reference any may be the nearest.
-fn candidate_bounds(commands: &[Command], snapshot: Option<&Snapshot>, listed: &Listing) -> Vec<ObjectId> {
+/// For more new references than these, all tips of the archive are considered at once.
+const MAX_CREATED: usize = 64;
+
+/// Returns the values to be replaced and the default branch: for an update, they are enough to build on, and quick.
+fn old_values(commands: &[Command], snapshot: Option<&Snapshot>, listed: &Listing) -> Vec<ObjectId> {
     let pushed = commands.iter().filter(|command| command.source.is_some());
-    let old_values: Option<Vec<ObjectId>> = pushed
-        .map(|command| listed.values.get(&command.name).copied())
-        .collect();
-    let mut bounds = match old_values {
-        None => listed.values.values().copied().collect(),
-        Some(mut values) => {
-            let head = snapshot.and_then(|snapshot| snapshot.resolve_ref("HEAD".into()).ok());
-            values.extend(head.flatten());
-            values
-        }
-    };
-    bounds.sort_unstable();
-    bounds.dedup();
-    bounds
+    let head = snapshot.and_then(|snapshot| snapshot.resolve_ref("HEAD".into()).ok());
+    let olds = pushed.filter_map(|command| listed.values.get(&command.name).copied());
+    let mut olds: Vec<ObjectId> = olds.chain(head.flatten()).collect();
+    olds.sort_unstable();
+    olds.dedup();
+    olds
+}
+
+/// Returns the sources of references that are new, where there are others already.
+fn created<'a>(commands: &'a [Command], listed: &Listing) -> Vec<&'a BStr> {
+    if listed.values.is_empty() {
+        return Vec::new();
+    }
+    let created = commands
+        .iter()
+        .filter(|command| !listed.values.contains_key(&command.name));
+    created
+        .filter_map(|command| Some(command.source.as_ref()?.as_bstr()))
+        .collect()
 }
 
 /// One line: `[+]<source>:<name>`, without a source for a deletion.
