@@ -12,7 +12,7 @@ use znippy::{
     archive::Snapshot,
     pack::{
         EntryTable, Kind, PackStore,
-        emit::{copy_verbatim, emit},
+        emit::{copy_verbatim, emit_with},
         object::ObjectReader,
         parse,
         select::{SelectOptions, select},
@@ -84,14 +84,14 @@ impl Fetch<'_> {
         let reader = ObjectReader::new(self.snapshot);
         let haves = haves(self.snapshot, &reader, &wants, tips)?;
         let plan = self.plan(&reader, &refs, &shown, &wants, &haves)?;
-        let Brought { keep, complete } = self.bring(plan)?;
+        let Brought { keep, complete } = self.bring(&reader, plan)?;
         // Git then takes our word for it. So it is said only of a pack that needs nothing else, with objects that bear their
         // names: proven when they were pushed to an archive that nobody else can have changed, or hashed just now.
         let connected = self.options.check_connectivity && keep.is_some() && haves.is_empty() && complete;
         Ok(Fetched { keep, connected })
     }
 
-    fn bring(&self, plan: Plan) -> Result<Brought> {
+    fn bring(&self, reader: &ObjectReader<'_>, plan: Plan) -> Result<Brought> {
         let voice = self.options.voice;
         match plan {
             Plan::Nothing => Ok(Brought::default()),
@@ -108,7 +108,7 @@ impl Fetch<'_> {
             Plan::Objects(selection) => {
                 let mut staged = Staged::create(self.client)?;
                 let mut progress = Progress::new(voice, "Receiving objects", false);
-                let receipt = emit(self.snapshot, &selection, staged.writer(), &mut |done, total| {
+                let receipt = emit_with(reader, &selection, staged.writer(), &mut |done, total| {
                     progress.update(done, total)
                 })?;
                 drop((progress, selection));

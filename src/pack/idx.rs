@@ -215,7 +215,8 @@ pub fn rows_by_offset(offsets: &[u64]) -> Vec<u32> {
 
 /// Writes a pack index of version 2 for `entries` to `out` and returns its trailing hash.
 ///
-/// Offsets from `threshold` on go into the 64-bit table: give [`LARGE_OFFSET_THRESHOLD`], a test may give less.
+/// Offsets from `threshold` on go into the 64-bit table: give [`LARGE_OFFSET_THRESHOLD`], a test may give less. More
+/// counts as that.
 ///
 /// # Errors
 /// Fails where `out` does.
@@ -225,7 +226,7 @@ pub fn write_idx(
     threshold: u64,
     out: &mut dyn Write,
 ) -> io::Result<ObjectId> {
-    debug_assert!(threshold <= LARGE_OFFSET_THRESHOLD);
+    let threshold = threshold.min(LARGE_OFFSET_THRESHOLD);
     let mut out = Hashed::new(out, pack_id.kind());
     out.put(&IDX_MAGIC)?;
     for count in fan_out(entries) {
