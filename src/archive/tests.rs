@@ -181,6 +181,41 @@ fn pushes_are_found_again_small_and_large() {
     );
 }
 
+/// Large packs beside others in one commit, and beside a checkpoint, are searched in their part of the batch.
+#[test]
+fn large_packs_of_one_commit_are_found_again() {
+    let sandbox = Sandbox::new();
+    let path = sandbox.archive(1);
+    let transaction = Transaction {
+        packs: vec![
+            pack(1000, 6000, 700),
+            pack(300, 310, 80),
+            pack(10_000, 15_500, 900),
+            pack(5000, 10_500, 600),
+        ],
+        edits: (1000..1600).map(|n| set(&format!("refs/heads/many/{n}"), n)).collect(),
+        ..Transaction::default()
+    };
+    commit(&path, transaction, LockPolicy::default()).unwrap();
+    let snapshot = Snapshot::open(&path).unwrap();
+    assert_eq!(snapshot.packs(), 5);
+    assert_eq!(snapshot.refs().unwrap().len(), 602);
+    for (n, pack, first) in (300..310)
+        .map(|n| (n, 2, 300))
+        .chain((1000..6000).step_by(7).map(|n| (n, 1, 1000)))
+        .chain((6000..10_000).step_by(7).map(|n| (n, 4, 5000)))
+        .chain((10_000..15_500).step_by(7).map(|n| (n, 3, 10_000)))
+    {
+        let location = snapshot.lookup(&oid(n)).unwrap().unwrap();
+        let offset = 12 + u64::from(n - first);
+        assert_eq!((location.pack, location.offset, location.crc32), (pack, offset, n));
+    }
+    for n in [299, 310, 999, 15_500] {
+        assert_eq!(snapshot.lookup(&oid(n)).unwrap(), None, "object {n}");
+    }
+    assert_eq!(snapshot.entries(3).unwrap().len(), 5500);
+}
+
 #[test]
 fn ref_changes_move_from_footer_to_run_to_base() {
     let sandbox = Sandbox::new();
