@@ -4,6 +4,7 @@
 //! and `commondir` in it leads to the shared part. No process is needed to know that.
 
 use std::{
+    collections::HashSet,
     ffi::OsString,
     io,
     os::unix::ffi::{OsStrExt, OsStringExt},
@@ -87,8 +88,16 @@ impl Client {
 
     /// Returns whether this is a shallow clone.
     pub fn is_shallow(&self) -> bool {
+        !self.shallow_commits().is_empty()
+    }
+
+    /// Returns the commits of a shallow clone whose parents are not here.
+    pub fn shallow_commits(&self) -> HashSet<ObjectId> {
         let path = std::env::var_os("GIT_SHALLOW_FILE").map_or_else(|| self.common.join("shallow"), PathBuf::from);
-        std::fs::metadata(path).is_ok_and(|meta| meta.len() > 0)
+        let list = std::fs::read(path).unwrap_or_default();
+        list.lines()
+            .filter_map(|line| ObjectId::from_hex(line.trim()).ok())
+            .collect()
     }
 
     /// Returns whether there is no reference yet.

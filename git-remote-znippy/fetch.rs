@@ -82,8 +82,13 @@ impl Fetch<'_> {
             }
         }
         let reader = ObjectReader::new(self.snapshot);
-        let haves = haves(self.snapshot, &reader, &wants, tips)?;
-        let plan = self.plan(&reader, &refs, &shown, &wants, &haves)?;
+        let shallow = self.client.shallow_commits();
+        let haves = haves(self.snapshot, &reader, &wants, tips, !shallow.is_empty())?;
+        let options = SelectOptions {
+            parentless: shallow,
+            ..Default::default()
+        };
+        let plan = self.plan(&reader, &refs, &shown, &wants, &haves, options)?;
         let Brought { keep, complete } = self.bring(&reader, plan)?;
         // Git then takes our word for it. So it is said only of a pack that needs nothing else, with objects that bear their
         // names: proven when they were pushed to an archive that nobody else can have changed, or hashed just now.
@@ -124,6 +129,7 @@ impl Fetch<'_> {
         shown: &HashSet<ObjectId>,
         wants: &[ObjectId],
         haves: &[ObjectId],
+        options: SelectOptions<'_>,
     ) -> Result<Plan> {
         // Objects that no shown reference reaches are sent only to who asks for them by name.
         if haves.is_empty() && !self.snapshot.has_unreachable() {
@@ -138,7 +144,7 @@ impl Fetch<'_> {
         let mut progress = Progress::new(self.options.voice, "Counting objects", false);
         let options = SelectOptions {
             progress: Some(&mut |done| progress.update(done, 0)),
-            ..Default::default()
+            ..options
         };
         let mut selection = select(reader, wants, haves, options)?;
         if self.options.follow_tags {

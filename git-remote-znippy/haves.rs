@@ -19,7 +19,7 @@ use crate::{objects, reach::reaches_all};
 const BOUND: usize = 2048;
 
 /// Returns what the client has, as far as the archive knows it too: enough to tell exactly what it lacks of `wants`. `tips` are
-/// the client's references.
+/// the client's references; in a `shallow` clone, what is below one of them is not always there.
 ///
 /// # Errors
 /// Fails where git or the archive cannot be read.
@@ -28,12 +28,34 @@ pub fn haves(
     reader: &ObjectReader<'_>,
     wants: &[ObjectId],
     tips: Vec<ObjectId>,
+    shallow: bool,
 ) -> Result<Vec<ObjectId>> {
     let tips: HashSet<ObjectId> = tips.into_iter().collect();
     if tips.is_empty() {
         return Ok(Vec::new());
     }
-    let Near { met, passed, open } = near(reader, wants, &tips)?;
+    if !shallow && let Some(near) = near_haves(snapshot, reader, wants, &tips)? {
+        return Ok(near);
+    }
+    let mut known = Vec::new();
+    for tip in tips {
+        if snapshot.lookup(&tip)?.is_some() {
+            known.push(tip);
+        }
+    }
+    // In an order of its own, so that the same request always gets the same pack.
+    known.sort_unstable();
+    Ok(known)
+}
+
+/// Looks from the wanted end. `None` where that leads too far.
+fn near_haves(
+    snapshot: &Snapshot,
+    reader: &ObjectReader<'_>,
+    wants: &[ObjectId],
+    tips: &HashSet<ObjectId>,
+) -> Result<Option<Vec<ObjectId>>> {
+    let Near { met, passed, open } = near(reader, wants, tips)?;
     // A commit on the way that the client has, though it is no tip, is below one that is not on the way: a branch that left
     // the middle of another. Or it is left over from something, and not complete.
     let names: Vec<BString> = passed.iter().chain(&open).map(|id| id.to_string().into()).collect();
@@ -48,20 +70,12 @@ pub fn haves(
             || reaches_all(reader, near_tips, has.iter().copied())?
             || objects::are_reached_by_references(has.iter())?)
     };
-    if ends && complete()? {
-        let mut haves: Vec<ObjectId> = met.into_iter().chain(has).collect();
-        haves.sort_unstable();
-        return Ok(haves);
+    if !ends || !complete()? {
+        return Ok(None);
     }
-    let mut known = Vec::new();
-    for tip in tips {
-        if snapshot.lookup(&tip)?.is_some() {
-            known.push(tip);
-        }
-    }
-    // In an order of its own, so that the same request always gets the same pack.
-    known.sort_unstable();
-    Ok(known)
+    let mut haves: Vec<ObjectId> = met.into_iter().chain(has).collect();
+    haves.sort_unstable();
+    Ok(Some(haves))
 }
 
 /// The part of the history between wants and tips.
