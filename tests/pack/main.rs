@@ -1,6 +1,7 @@
 //! Packs against git: what this library reads and writes must be what git does.
 
 mod finder;
+mod gitoxide;
 mod idx;
 mod object;
 mod repo;
