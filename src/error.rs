@@ -41,7 +41,7 @@ pub enum Error {
         client: gix_hash::Kind,
     },
     /// Bytes of the archive are not what was written.
-    #[error("{path}: damaged: {what} (`znippy verify` tells what is lost)", path = .path.display())]
+    #[error("{path}: damaged: {what} (restore the file from a copy)", path = .path.display())]
     Damaged { path: PathBuf, what: String },
     /// The file ends before what its slot confirms.
     #[error("{path}: truncated: {size} bytes, but {confirmed} were confirmed as written (restore the file from a copy)", path = .path.display())]

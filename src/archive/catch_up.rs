@@ -123,13 +123,15 @@ pub fn catch_up(path: &Path, again: bool, on_progress: &mut OnProgress<'_>) -> R
                 ..Row::new(0, 0, RowKind::Index)
             },
             proven: sound && !was_proven,
-            resolved,
+            // What is noted about a pack that was proven before changes nothing of what was resolved.
+            resolved: if was_proven { 0 } else { resolved },
             damaged: damaged.len() as u64,
         };
+        let noted = damaged.len().min(DAMAGE_TOLD);
         let generation = snapshot.generation();
         with_writer(path, Some(&snapshot), &mut LockPolicy::default(), |writer, policy| {
             // After a gc the row may be gone, and another run may have been faster: then there is nothing to say.
-            let stale = writer.snapshot.generation() != generation || !is_news(&writer.snapshot, txn, sound)?;
+            let stale = writer.snapshot.generation() != generation || !is_news(&writer.snapshot, txn, sound, noted)?;
             if stale {
                 Ok(vec![])
             } else {
@@ -155,12 +157,16 @@ pub fn catch_up(path: &Path, again: bool, on_progress: &mut OnProgress<'_>) -> R
     Ok(Some(caught_up))
 }
 
-/// Returns whether a finding about the pack of transaction `txn` is news to the archive.
-fn is_news(snapshot: &Snapshot, txn: u64, sound: bool) -> Result<bool> {
+/// Returns whether a finding about the pack of transaction `txn` is news to the archive: a proof that it lacks, or damage that
+/// was not noted with as many objects before.
+fn is_news(snapshot: &Snapshot, txn: u64, sound: bool, noted: usize) -> Result<bool> {
+    if !sound {
+        return Ok(!snapshot.findings()?.contains(&(txn, noted)));
+    }
     let proofs = snapshot.proofs()?;
     for rank in 0..snapshot.packs() {
         if snapshot.pack_txn(rank)? == txn {
-            return Ok(!sound || proofs[rank as usize] == Proof::None);
+            return Ok(proofs[rank as usize] == Proof::None);
         }
     }
     Ok(false)

@@ -93,7 +93,7 @@ impl Snapshot {
         if state.footer.totals.damaged > 0 {
             let damaged = state.footer.totals.damaged;
             warnings.push(format!(
-                "{damaged} objects in the archive are damaged; `znippy index --check` names them"
+                "{damaged} objects in the archive are damaged; `znippy index --rebuild` names them"
             ));
         }
         let (refs, packs) = (OnceLock::new(), OnceLock::new());

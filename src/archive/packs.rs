@@ -178,6 +178,18 @@ impl Snapshot {
             .ok_or_else(|| Error::Invalid(format!("there is no pack {pack}")))
     }
 
+    /// Returns the transactions whose packs were found unsound, each with the number of damaged objects that were noted.
+    pub(crate) fn findings(&self) -> Result<Vec<(u64, usize)>> {
+        let mut findings = vec![];
+        for block in &self.state().footer.blocks {
+            let rows = Batch::load(self.medium(), *block, Snapshot::object_format(self))
+                .and_then(|batch| batch.findings(self.medium()))
+                .map_err(|error| read_error(self.path(), error))?;
+            findings.extend(rows);
+        }
+        Ok(findings)
+    }
+
     /// Returns what is proven of each pack, by rank: by its own row, or by an index row about it.
     pub fn proofs(&self) -> Result<Vec<Proof>> {
         let mut proofs = HashMap::new();

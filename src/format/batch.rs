@@ -11,7 +11,7 @@ use arrow_buffer::Buffer;
 use gix_hash::{Kind, ObjectId, oid};
 
 use super::{
-    columns::{Proof, Row},
+    columns::{Proof, Row, RowKind},
     decode,
     footer::BlockRef,
     geometry::{Geometry, decode_prefix, section_sum},
@@ -167,6 +167,27 @@ impl Batch {
         (0..lists.len())
             .map(|row| entry_table(lists.value(row).as_struct(), self.kind))
             .collect()
+    }
+
+    /// Reads which transactions' packs were found unsound by index rows, each with the number of damaged objects told.
+    pub fn findings(&self, medium: &dyn Medium) -> Result<Vec<(u64, usize)>, ReadError> {
+        let body = self.read_sections(medium, &[Sections::UpToRefs, Sections::BehindObjects])?;
+        let batch = self.decode(
+            body,
+            &[column::KIND, column::PROOF, column::SETTINGS, column::COVERS_FROM],
+        )?;
+        let (kinds, proofs) = (batch.column(0).as_string::<i32>(), batch.column(1).as_string::<i32>());
+        let settings = batch.column(2).as_list::<i32>();
+        let covers = batch.column(3).as_primitive::<UInt64Type>();
+        let unsound = |row: &usize| {
+            kinds.value(*row) == RowKind::Index.name()
+                && proofs.value(*row) == Proof::None.name()
+                && covers.is_valid(*row)
+        };
+        let rows = (0..batch.num_rows()).filter(unsound);
+        Ok(rows
+            .map(|row| (covers.value(row), settings.value_length(row) as usize))
+            .collect())
     }
 
     /// Reads for each row which transaction's pack it proves, and how far: its own, or the one that an index row covers.

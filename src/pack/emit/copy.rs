@@ -41,7 +41,7 @@ pub fn copy_verbatim(
     store.read_exact_at(pack, hashed_len, trailer.as_mut_slice())?;
     if found != id || trailer != id {
         return Err(invalid(format!(
-            "its content hashes to {found}, its trailer is {trailer}, but it should be {id}"
+            "its bytes changed: they hash to {found} and end with {trailer}"
         )));
     }
     sink.finish(&id)?;
