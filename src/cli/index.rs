@@ -186,9 +186,11 @@ fn tell(
             output.error(&format!("{shown}: {} {}{from}, is missing", dangling.kind, dangling.to));
         }
     }
-    let state = match lag {
-        0 => format!("all {} packs are proven", snapshot.packs()),
-        lag => format!("{lag} of {} packs are not proven", snapshot.packs()),
+    let packs = snapshot.packs();
+    let state = match (caught_up.unsound.len(), lag) {
+        (0, 0) => format!("all {packs} packs are proven"),
+        (0, lag) => format!("{lag} of {packs} packs are not proven"),
+        (unsound, _) => format!("{unsound} of {packs} packs are damaged or lack objects"),
     };
     Ok(output.line(format!("{shown}: {state}"))?)
 }

@@ -6,6 +6,7 @@ mod common;
 mod bad_paths;
 mod first_run;
 mod fixture;
+mod index;
 mod info;
 mod init;
 mod output;
