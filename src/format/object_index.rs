@@ -12,6 +12,12 @@
 //! before it. A look-up searches `firsts`, reads one block of ids, checks it, searches it, and reads the entry's other
 //! columns. Columns are thus checked as they are used, and a damaged one is an error, never "absent".
 
+use std::{
+    cmp::Ordering,
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
 use gix_hash::oid;
 
 use super::{batch::ReadError, geometry::section_sum};
@@ -28,6 +34,8 @@ pub const MIN_OBJECTS: usize = 4 * BLOCK_LEN;
 const COLUMNS: usize = 5;
 const HEADER_LEN: usize = 24;
 const DIGEST_LEN: usize = 16;
+/// How many blocks to keep: 2 MiB of ids.
+const MAX_CACHED: usize = 64;
 
 /// Returns the index over a row's objects.
 pub fn encode(table: &EntryTable) -> Vec<u8> {
@@ -71,6 +79,8 @@ pub fn encode(table: &EntryTable) -> Vec<u8> {
 
 /// A row's index in memory: 28 bytes for 1024 objects.
 pub struct ObjectIndex {
+    /// Blocks that were read and checked, by block and column: walks look the same objects up more than once.
+    cache: Mutex<HashMap<(usize, usize), Arc<Vec<u8>>>>,
     objects: usize,
     oid_len: usize,
     firsts: Vec<u64>,
@@ -111,6 +121,7 @@ impl ObjectIndex {
         let (firsts, sums) = covered[HEADER_LEN..].split_at(blocks * 8);
         let sums = sums.as_chunks::<4>().0.as_chunks::<COLUMNS>().0;
         Ok(ObjectIndex {
+            cache: Mutex::default(),
             objects,
             oid_len,
             firsts: firsts
@@ -137,13 +148,7 @@ impl ObjectIndex {
         while block < last {
             let count = BLOCK_LEN.min(self.objects - block * BLOCK_LEN);
             let oids = self.read(medium, columns, block, 0, self.oid_len, count)?;
-            let table = EntryTable {
-                oids,
-                oid_len: self.oid_len,
-                offsets: vec![0; count],
-                ..EntryTable::default()
-            };
-            if let Some(row) = table.find(id) {
+            if let Some(row) = find_row(&oids, self.oid_len, id) {
                 let offsets = self.read(medium, columns, block, 3, 8, count)?;
                 let crc32s = self.read(medium, columns, block, 4, 4, count)?;
                 return Ok(Some(Found {
@@ -165,14 +170,38 @@ impl ObjectIndex {
         column: usize,
         width: usize,
         count: usize,
-    ) -> Result<Vec<u8>, ReadError> {
+    ) -> Result<Arc<Vec<u8>>, ReadError> {
+        let cache = || self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bytes) = cache().get(&(block, column)) {
+            return Ok(Arc::clone(bytes));
+        }
         let at = columns[column] + (block * BLOCK_LEN * width) as u64;
-        let bytes = read_vec(medium, at, count * width)?;
+        let bytes = Arc::new(read_vec(medium, at, count * width)?);
         if crc32fast::hash(&bytes) != self.sums[block][column] {
             return Err(format!("block {block} of the object table at offset {at} changed on the disk").into());
         }
+        let mut cache = cache();
+        if cache.len() >= MAX_CACHED {
+            cache.clear();
+        }
+        cache.insert((block, column), Arc::clone(&bytes));
         Ok(bytes)
     }
+}
+
+/// Finds an id among sorted ids that lie one after the other.
+fn find_row(oids: &[u8], oid_len: usize, id: &oid) -> Option<usize> {
+    let at = |row: usize| &oids[row * oid_len..(row + 1) * oid_len];
+    let (mut low, mut high) = (0, oids.len() / oid_len);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match at(middle).cmp(id.as_bytes()) {
+            Ordering::Less => low = middle + 1,
+            Ordering::Greater => high = middle,
+            Ordering::Equal => return Some(middle),
+        }
+    }
+    None
 }
 
 #[cfg(test)]
