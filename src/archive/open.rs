@@ -30,7 +30,7 @@ use crate::{
 
 /// How often a reader goes back to the path when the file it has open was replaced.
 const MAX_REOPENS: usize = 5;
-/// How often the head is read again when no slot is valid: a writer may be at work on the page.
+/// How often the head is read again when a slot is not valid: a writer may be at work on the page.
 const SLOT_RETRIES: usize = 3;
 
 /// A state of an archive, fixed at the moment it was opened: no lock is held, later commits are not seen.
@@ -315,7 +315,7 @@ pub(crate) fn read_head(medium: &dyn Medium, path: &Path, len: u64) -> Result<He
             },
         })?;
         attempt += 1;
-        if head.newest_slot().is_some() || attempt > SLOT_RETRIES {
+        if head.has_all_slots() || attempt > SLOT_RETRIES {
             return Ok(head);
         }
     }

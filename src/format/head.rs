@@ -59,6 +59,14 @@ impl Head {
         self.slots.iter().flatten().max_by_key(|slot| slot.write).copied()
     }
 
+    /// Returns whether every slot that was ever written is valid.
+    pub fn has_all_slots(&self) -> bool {
+        match self.newest_slot() {
+            Some(slot) => slot.write <= 1 || self.slots.iter().all(Option::is_some),
+            None => false,
+        }
+    }
+
     /// Parses the first [`HEAD_LEN`] bytes of a file.
     ///
     /// # Errors
