@@ -77,10 +77,13 @@ pub fn encode(table: &EntryTable) -> Vec<u8> {
     bytes
 }
 
+/// Checked parts of columns, by block and column.
+type Blocks = HashMap<(usize, usize), Arc<Vec<u8>>>;
+
 /// A row's index in memory: 28 bytes for 1024 objects.
 pub struct ObjectIndex {
     /// Blocks that were read and checked, by block and column: walks look the same objects up more than once.
-    cache: Mutex<HashMap<(usize, usize), Arc<Vec<u8>>>>,
+    cache: Mutex<Blocks>,
     objects: usize,
     oid_len: usize,
     firsts: Vec<u64>,
