@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use znippy::archive;
+use znippy::archive::{self, WritePolicy};
 
 use crate::{
     config::Config,
@@ -36,7 +36,7 @@ pub fn catch_up(path: &Path, config: &Config, voice: Voice) -> Result<()> {
     }
     let mut progress = Progress::new(voice, "Proving what was stored", false);
     let mut on_progress = |_, (done, total)| progress.update(done, total);
-    let caught_up = archive::catch_up(path, false, &mut on_progress)?;
+    let caught_up = archive::catch_up(path, false, &mut WritePolicy::default(), &mut on_progress)?;
     drop(progress);
     for unsound in caught_up.iter().flat_map(|caught_up| &caught_up.unsound) {
         voice.warning(format_args!(

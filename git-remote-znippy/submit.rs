@@ -5,7 +5,7 @@ use std::{os::unix::ffi::OsStringExt, sync::Arc};
 use anyhow::Result;
 use bstr::{BStr, BString, ByteSlice};
 use znippy::{
-    archive::{self, HeadHint, LockPolicy, NewPack, Outcome, Snapshot, Transaction},
+    archive::{self, HeadHint, NewPack, Outcome, Snapshot, Transaction, WritePolicy},
     format::columns::Proof,
     pack::disk::DiskPack,
     refs::{EditResult, Expected, RefEdit, Rejection, Target},
@@ -51,10 +51,10 @@ impl Push<'_> {
         let mut progress = Progress::new(voice, "Writing archive", true);
         let mut on_copy = |done, total| progress.update(done, total);
         let mut on_wait = |text: &str| voice.note(text);
-        let lock = LockPolicy {
+        let lock = WritePolicy {
             on_wait: Some(&mut on_wait),
             on_copy: Some(&mut on_copy),
-            ..LockPolicy::default()
+            ..WritePolicy::default()
         };
         let path = self.remote.path();
         let outcome = match self.snapshot {

@@ -6,7 +6,7 @@
 use std::{io, path::Path, time::Duration};
 
 use super::{
-    LockPolicy, Snapshot,
+    Snapshot, WritePolicy,
     open::open_file,
     prepare::{Addition, IndexAddition},
     prove::Commits,
@@ -61,9 +61,14 @@ pub fn unproven(snapshot: &Snapshot) -> Result<Vec<PackRank>> {
 ///
 /// # Errors
 /// Fails where the archive cannot be read or appended to. Damage is no error: it is in the result, and is noted in the archive.
-pub fn catch_up(path: &Path, again: bool, on_progress: &mut OnProgress<'_>) -> Result<Option<CaughtUp>> {
-    let (file, _) = open_file(path, true)?;
-    let _only_one = match lock_with_timeout(&file, LockByte::Maintenance, Duration::ZERO, |_, _| {}) {
+pub fn catch_up(
+    path: &Path,
+    again: bool,
+    policy: &mut WritePolicy<'_>,
+    on_progress: &mut OnProgress<'_>,
+) -> Result<Option<CaughtUp>> {
+    let (file, _) = open_file(policy.disk, path, true)?;
+    let _only_one = match lock_with_timeout(file.as_ref(), LockByte::Maintenance, Duration::ZERO, |_, _| {}) {
         Ok(guard) => guard,
         Err(error) if error.kind() == io::ErrorKind::TimedOut => return Ok(None),
         Err(source) => {
@@ -74,7 +79,7 @@ pub fn catch_up(path: &Path, again: bool, on_progress: &mut OnProgress<'_>) -> R
         }
     };
     let mut caught_up = CaughtUp::default();
-    let snapshot = Snapshot::open(path)?;
+    let snapshot = Snapshot::open_on(policy.disk, path)?;
     let todo = if again {
         (0..snapshot.packs()).collect()
     } else {
@@ -129,7 +134,7 @@ pub fn catch_up(path: &Path, again: bool, on_progress: &mut OnProgress<'_>) -> R
         };
         let noted = damaged.len().min(DAMAGE_TOLD);
         let generation = snapshot.generation();
-        with_writer(path, Some(&snapshot), &mut LockPolicy::default(), |writer, policy| {
+        with_writer(path, Some(&snapshot), policy, |writer, policy| {
             // After a gc the row may be gone, and another run may have been faster: then there is nothing to say.
             let stale = writer.snapshot.generation() != generation || !is_news(&writer.snapshot, txn, sound, noted)?;
             if stale {

@@ -5,7 +5,7 @@ use std::path::Path;
 use gix_hash::oid;
 
 use super::{
-    LockPolicy, Outcome, Snapshot, Transaction,
+    Outcome, Snapshot, Transaction, WritePolicy,
     prepare::Addition,
     writer::{Writer, with_writer},
 };
@@ -25,9 +25,9 @@ use crate::{
 ///
 /// # Errors
 /// Nothing was committed, with one exception that says so: [`crate::Error::DurabilityUnknown`].
-pub fn commit(path: &Path, transaction: Transaction, mut policy: LockPolicy<'_>) -> Result<Outcome> {
+pub fn commit(path: &Path, transaction: Transaction, mut policy: WritePolicy<'_>) -> Result<Outcome> {
     if transaction.dry_run {
-        return dry_run(path, &transaction);
+        return dry_run(path, &transaction, &policy);
     }
     let basis = transaction.basis.clone();
     with_writer(path, basis.as_ref(), &mut policy, |writer, policy| {
@@ -36,13 +36,13 @@ pub fn commit(path: &Path, transaction: Transaction, mut policy: LockPolicy<'_>)
 }
 
 /// Judges a transaction without lock or write.
-fn dry_run(path: &Path, transaction: &Transaction) -> Result<Outcome> {
-    let snapshot = Snapshot::open(path)?;
+fn dry_run(path: &Path, transaction: &Transaction, policy: &WritePolicy<'_>) -> Result<Outcome> {
+    let snapshot = Snapshot::open_on(policy.disk, path)?;
     let applied = judge(&snapshot, transaction)?;
     Ok(outcome(applied, false, snapshot.warnings().to_vec()))
 }
 
-fn commit_locked(writer: Writer<'_>, transaction: Transaction, policy: &mut LockPolicy<'_>) -> Result<Outcome> {
+fn commit_locked(writer: Writer<'_>, transaction: Transaction, policy: &mut WritePolicy<'_>) -> Result<Outcome> {
     let applied = judge(&writer.snapshot, &transaction)?;
     if applied.changes.is_empty() {
         let warnings = writer.snapshot.warnings().to_vec();

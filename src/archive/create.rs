@@ -4,18 +4,15 @@
 //! hidden temporary file that no one takes for an archive); after it, the whole archive.
 
 use std::{
-    fs::{self, File},
-    io,
-    os::fd::AsRawFd,
+    fs, io,
     path::{Path, PathBuf},
 };
 
 use bstr::BStr;
 use gix_hash::Kind;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
 use super::{
-    HeadHint, LockPolicy, Outcome, Transaction,
+    HeadHint, Outcome, Transaction, WritePolicy,
     append::{self, write_error},
     commit::commit,
     prepare::{Addition, prepare},
@@ -30,7 +27,7 @@ use crate::{
         recover::State,
         slot::Slot,
     },
-    media::{FileMedium, Medium},
+    media::{Disk, FileKind},
     pack::EntryTable,
     refs::{EditResult, Expected, RefEdit, Target, apply::apply, view::RefView},
 };
@@ -50,7 +47,7 @@ pub fn create(path: &Path, format: Kind, head: &BStr) -> Result<()> {
         edits: vec![edit],
         ..Transaction::default()
     };
-    match try_create(path, format, &mut transaction, &mut LockPolicy::default())? {
+    match try_create(path, format, &mut transaction, &mut WritePolicy::default())? {
         Created::Yes(outcome) => match outcome.results.into_iter().next() {
             Some(EditResult::Rejected(why)) => Err(Error::Invalid(format!("{}: {why}", path.display()))),
             _ => Ok(()),
@@ -68,7 +65,7 @@ pub fn create_with(
     path: &Path,
     format: Kind,
     mut transaction: Transaction,
-    mut policy: LockPolicy<'_>,
+    mut policy: WritePolicy<'_>,
 ) -> Result<Outcome> {
     match try_create(path, format, &mut transaction, &mut policy)? {
         Created::Yes(outcome) => Ok(outcome),
@@ -85,10 +82,11 @@ fn try_create(
     path: &Path,
     format: Kind,
     transaction: &mut Transaction,
-    policy: &mut LockPolicy<'_>,
+    policy: &mut WritePolicy<'_>,
 ) -> Result<Created> {
-    let parent = parent_of(path)?;
-    if fs::symlink_metadata(path).is_ok() {
+    let disk = policy.disk;
+    let parent = parent_of(disk, path)?;
+    if disk.stat(path).is_ok() {
         return Ok(Created::Exists);
     }
     let view = RefView::default();
@@ -113,8 +111,8 @@ fn try_create(
         uuid: uuid_from_random(random),
         generation: 1,
     };
-    let temporary = Temporary::new(&parent, path)?;
-    let medium = FileMedium::new(temporary.file.try_clone().map_err(Error::io(path, "create"))?);
+    let temporary = disk.temporary(path).map_err(Error::io(path, "create"))?;
+    let medium = temporary.file();
     medium
         .write_all_at(0, &head::encode(&ident))
         .map_err(write_error(path))?;
@@ -133,7 +131,7 @@ fn try_create(
             on_copy(done, total);
         }
     };
-    append::write(&medium, path, &mut prepared, on_copy)?;
+    append::write(medium.as_ref(), path, &mut prepared, on_copy)?;
     let end = prepared.commit.end();
     let slot = Slot {
         write: 1,
@@ -145,13 +143,13 @@ fn try_create(
     medium
         .write_all_at(slot.offset(), &slot.encode())
         .map_err(write_error(path))?;
-    temporary.file.sync_all().map_err(Error::io(path, "sync"))?;
+    medium.sync_all().map_err(Error::io(path, "sync"))?;
     match temporary.link(path) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(Created::Exists),
         Err(error) => return Err(Error::io(path, "create")(error)),
     }
-    sync_directory(&parent)?;
+    sync_directory(disk, &parent)?;
     Ok(Created::Yes(outcome(true)))
 }
 
@@ -184,13 +182,13 @@ fn empty_state(ident: Ident) -> State {
 }
 
 /// Returns the directory that a new archive goes into.
-fn parent_of(path: &Path) -> Result<PathBuf> {
+fn parent_of(disk: &dyn Disk, path: &Path) -> Result<PathBuf> {
     let parent = match path.parent() {
         Some(parent) if parent.as_os_str().is_empty() => PathBuf::from("."),
         Some(parent) => parent.into(),
         None => return Err(Error::IsDirectory { path: path.into() }),
     };
-    let is_directory = fs::metadata(&parent).is_ok_and(|metadata| metadata.is_dir());
+    let is_directory = disk.stat(&parent).is_ok_and(|stat| stat.kind == FileKind::Directory);
     if !is_directory || unmounted_ancestor(&parent).is_some() {
         return Err(Error::MissingParent { path: path.into() });
     }
@@ -212,53 +210,9 @@ fn unmounted_ancestor(directory: &Path) -> Option<PathBuf> {
     points.find(missing).map(PathBuf::from)
 }
 
-/// A file that is not yet an archive. It has no name where the disk can do that; else it is removed when this is dropped.
-struct Temporary {
-    file: File,
-    named: Option<tempfile::TempPath>,
-}
-
-impl Temporary {
-    fn new(parent: &Path, path: &Path) -> Result<Temporary> {
-        let mode = Mode::from_raw_mode(0o666);
-        let nameless = rustix::fs::open(parent, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, mode);
-        if let Ok(file) = nameless {
-            return Ok(Temporary {
-                file: file.into(),
-                named: None,
-            });
-        }
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o666);
-        let mut builder = tempfile::Builder::new();
-        let prefix = format!(".{name}.");
-        let builder = builder.prefix(&prefix).suffix(".tmp").permissions(permissions);
-        let (file, named) = builder
-            .tempfile_in(parent)
-            .map_err(Error::io(path, "create"))?
-            .into_parts();
-        Ok(Temporary {
-            file,
-            named: Some(named),
-        })
-    }
-
-    /// Gives the file its name, which must be free.
-    fn link(self, path: &Path) -> io::Result<()> {
-        match self.named {
-            Some(named) => named.persist_noclobber(path).map_err(|error| error.error),
-            None => {
-                let source = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-                Ok(rustix::fs::linkat(CWD, source, CWD, path, AtFlags::SYMLINK_FOLLOW)?)
-            }
-        }
-    }
-}
-
 /// Makes a new name durable. Disks that cannot sync a directory say EINVAL, which is not an error: there is nothing to do.
-fn sync_directory(directory: &Path) -> Result<()> {
-    let synced = File::open(directory).and_then(|directory| directory.sync_all());
-    match synced {
+pub(super) fn sync_directory(disk: &dyn Disk, directory: &Path) -> Result<()> {
+    match disk.sync_directory(directory) {
         Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOTSUP)) => Ok(()),
         other => other.map_err(Error::io(directory, "sync the directory")),
     }

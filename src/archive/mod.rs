@@ -25,8 +25,9 @@ pub use create::{create, create_with};
 pub use open::Snapshot;
 pub use prove::{Proven, prove};
 
-use crate::format::columns::{CommitRow, Proof};
 use crate::{
+    format::columns::{CommitRow, Proof},
+    media::{Disk, LocalDisk},
     pack::EntryTable,
     refs::{EditResult, RefEdit},
 };
@@ -113,8 +114,20 @@ pub struct Outcome {
     pub warnings: Vec<String>,
 }
 
-/// How long and how loudly to wait for the writer lock.
-pub struct LockPolicy<'a> {
+/// When a commit counts as done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// When it survives a power loss: one append, one sync.
+    #[default]
+    Safe,
+}
+
+/// How to write: on which disk, how long and how loudly to wait for the writer lock, and when it is done.
+pub struct WritePolicy<'a> {
+    /// The file system that the archive is on.
+    pub disk: &'a dyn Disk,
+    pub durability: Durability,
+    /// How long to wait for another writer that makes no progress.
     pub timeout: Duration,
     /// Called now and then while waiting, with a text for the user.
     pub on_wait: Option<&'a mut dyn FnMut(&str)>,
@@ -122,9 +135,11 @@ pub struct LockPolicy<'a> {
     pub on_copy: Option<&'a mut dyn FnMut(u64, u64)>,
 }
 
-impl Default for LockPolicy<'_> {
+impl Default for WritePolicy<'_> {
     fn default() -> Self {
-        LockPolicy {
+        WritePolicy {
+            disk: &LocalDisk,
+            durability: Durability::default(),
             timeout: Duration::from_secs(60),
             on_wait: None,
             on_copy: None,

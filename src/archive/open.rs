@@ -1,7 +1,6 @@
 //! Opening an archive for reading: one open, one head, one footer.
 
 use std::{
-    fs::{File, Metadata, OpenOptions},
     io,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
@@ -21,7 +20,7 @@ use crate::{
         recover::{Recovered, State, Tail, recover},
         slot::Slot,
     },
-    media::{FileMedium, LockByte, Medium, is_locked},
+    media::{Disk, DiskFile, FileKind, LocalDisk, LockByte, Medium, Stat},
     refs::{
         Ref, Target, inline,
         view::{RefTable, RefView},
@@ -56,31 +55,39 @@ impl Snapshot {
     /// # Errors
     /// Each way in which a path can fail to be an archive has its own error.
     pub fn open(path: &Path) -> Result<Snapshot> {
+        Snapshot::open_on(&LocalDisk, path)
+    }
+
+    /// As [`Snapshot::open`], on any disk.
+    pub fn open_on(disk: &dyn Disk, path: &Path) -> Result<Snapshot> {
         for attempt in 1..=MAX_REOPENS {
-            let (file, mut len) = open_file(path, false)?;
-            let medium = FileMedium::new(file);
-            let head = read_head(&medium, path, len)?;
-            if head.superseded_by.is_some() && !medium.file().metadata().is_ok_and(|open| is_same_file(&open, path)) {
+            let (file, stat) = open_file(disk, path, false)?;
+            let mut len = stat.len;
+            let head = read_head(file.as_ref(), path, len)?;
+            if head.superseded_by.is_some() && !is_same_file(disk, &stat, path) {
                 continue;
             }
             if head.newest_slot().is_some_and(|slot| slot.append > len) {
                 // Another commit was finished meanwhile.
-                len = medium.len().map_err(Error::io(path, "stat"))?;
+                len = file.len().map_err(Error::io(path, "stat"))?;
             }
             // While somebody writes, what lies beyond the slot is unfinished by definition. A disk that cannot be asked is
             // judged by the bytes.
-            let is_written = || is_locked(medium.file(), LockByte::Writer).unwrap_or(false);
+            let is_written = || file.is_locked(LockByte::Writer).unwrap_or(false);
             let beyond = head.newest_slot().is_none_or(|slot| slot.append != len);
             let judge_tail = beyond && attempt < MAX_REOPENS && !is_written();
-            let recovered = match recover(&medium, &head, len, judge_tail) {
+            let recovered = match recover(file.as_ref(), &head, len, judge_tail) {
                 Ok(recovered) => recovered,
                 Err(error) => return Err(describe_loss(path, &head, len, error)),
             };
             // A writer that came while the tail was judged may have cut it off or finished it.
-            if judge_tail && recovered.tail != Tail::Clean && (is_written() || read_head(&medium, path, len)? != head) {
+            if judge_tail
+                && recovered.tail != Tail::Clean
+                && (is_written() || read_head(file.as_ref(), path, len)? != head)
+            {
                 continue;
             }
-            return Ok(Snapshot::new(path, Arc::new(medium), recovered, len));
+            return Ok(Snapshot::new(path, file, recovered, len));
         }
         Err(Error::Replaced { path: path.into() })
     }
@@ -253,40 +260,34 @@ impl Snapshot {
     }
 }
 
-/// Opens a file, with an error of its own for each way in which that fails. Returns its length too.
-pub(crate) fn open_file(path: &Path, write: bool) -> Result<(File, u64)> {
-    use std::os::unix::fs::OpenOptionsExt;
-    // Without O_NONBLOCK, opening a named pipe would wait for its other end for ever. On a regular file it does nothing.
-    let mut options = OpenOptions::new();
-    options.read(true).write(write).custom_flags(libc::O_NONBLOCK);
-    let file = match options.open(path) {
+/// Opens a file, with an error of its own for each way in which that fails. Returns what the disk says of it too.
+pub(crate) fn open_file(disk: &dyn Disk, path: &Path, write: bool) -> Result<(Arc<dyn DiskFile>, Stat)> {
+    let file = match disk.open(path, write) {
         Ok(file) => file,
         Err(error) => {
+            let is_directory = || disk.stat(path).is_ok_and(|stat| stat.kind == FileKind::Directory);
             return Err(match error.kind() {
                 io::ErrorKind::NotFound => Error::NotFound { path: path.into() },
                 io::ErrorKind::IsADirectory => Error::IsDirectory { path: path.into() },
-                _ if path.is_dir() => Error::IsDirectory { path: path.into() },
+                _ if is_directory() => Error::IsDirectory { path: path.into() },
                 _ => Error::io(path, if write { "open for writing" } else { "open" })(error),
             });
         }
     };
-    let metadata = file.metadata().map_err(Error::io(path, "stat"))?;
-    if metadata.is_dir() {
-        return Err(Error::IsDirectory { path: path.into() });
-    }
-    if !metadata.is_file() {
-        return Err(Error::NotAnArchive {
+    let stat = file.stat().map_err(Error::io(path, "stat"))?;
+    match stat.kind {
+        FileKind::File => Ok((file, stat)),
+        FileKind::Directory => Err(Error::IsDirectory { path: path.into() }),
+        FileKind::Other => Err(Error::NotAnArchive {
             path: path.into(),
             why: "not a regular file".into(),
-        });
+        }),
     }
-    Ok((file, metadata.len()))
 }
 
 /// Returns whether `path` still names the open file. Where the path cannot be read, the open file is as good as any.
-pub(crate) fn is_same_file(open: &Metadata, path: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    std::fs::metadata(path).map_or(true, |named| (open.dev(), open.ino()) == (named.dev(), named.ino()))
+pub(crate) fn is_same_file(disk: &dyn Disk, open: &Stat, path: &Path) -> bool {
+    disk.stat(path).map_or(true, |named| named.id == open.id)
 }
 
 /// Reads the head of a file of `len` bytes.

@@ -82,7 +82,7 @@ fn push(path: &Path, pack: NewPack, edits: Vec<RefEdit>) -> Outcome {
         edits,
         ..Transaction::default()
     };
-    commit(path, transaction, LockPolicy::default()).unwrap()
+    commit(path, transaction, WritePolicy::default()).unwrap()
 }
 
 fn value(snapshot: &Snapshot, name: &str) -> Option<ObjectId> {
@@ -196,7 +196,7 @@ fn large_packs_of_one_commit_are_found_again() {
         edits: (1000..1600).map(|n| set(&format!("refs/heads/many/{n}"), n)).collect(),
         ..Transaction::default()
     };
-    commit(&path, transaction, LockPolicy::default()).unwrap();
+    commit(&path, transaction, WritePolicy::default()).unwrap();
     let snapshot = Snapshot::open(&path).unwrap();
     assert_eq!(snapshot.packs(), 5);
     assert_eq!(snapshot.refs().unwrap().len(), 602);
@@ -271,7 +271,7 @@ fn edits_are_judged_by_gits_rules() {
             atomic,
             ..Transaction::default()
         };
-        commit(&path, transaction, LockPolicy::default()).unwrap()
+        commit(&path, transaction, WritePolicy::default()).unwrap()
     };
     let size = || fs::metadata(&path).unwrap().len();
     let before = size();
@@ -350,7 +350,7 @@ fn a_pack_that_is_not_what_it_says_is_not_stored() {
         edits: vec![set("refs/heads/x", 50)],
         ..Transaction::default()
     };
-    let refused = commit(&path, transaction, LockPolicy::default());
+    let refused = commit(&path, transaction, WritePolicy::default());
     assert!(matches!(refused, Err(Error::InvalidPack { .. })), "{refused:?}");
     assert_eq!(fs::read(&path).unwrap(), before);
 }
@@ -474,7 +474,7 @@ fn a_truncated_archive_shows_an_earlier_state_loudly_and_takes_no_push() {
             ..Transaction::default()
         };
         assert!(
-            commit(&path, transaction, LockPolicy::default()).is_err(),
+            commit(&path, transaction, WritePolicy::default()).is_err(),
             "pushed into a file cut at {len}"
         );
         assert_eq!(fs::metadata(&path).unwrap().len(), len as u64);
@@ -548,7 +548,7 @@ fn two_creators_end_in_one_archive() {
                     edits,
                     ..Transaction::default()
                 };
-                create_with(path, Kind::Sha1, transaction, LockPolicy::default()).unwrap()
+                create_with(path, Kind::Sha1, transaction, WritePolicy::default()).unwrap()
             });
         }
     });

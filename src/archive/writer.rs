@@ -3,7 +3,7 @@
 use std::{io, path::Path, sync::Arc};
 
 use super::{
-    LockPolicy, Snapshot,
+    Snapshot, WritePolicy,
     append::{self, write_error},
     merge,
     open::{describe_loss, is_same_file, open_file, read_head},
@@ -16,7 +16,7 @@ use crate::{
         recover::{Recovered, State, Tail, recover},
         slot::{SLOT_LEN, Slot},
     },
-    media::{FileMedium, LockByte, LockGuard, Medium, lock_with_timeout},
+    media::{DiskFile, LockByte, LockGuard, Medium, lock_with_timeout},
 };
 
 /// How often a writer goes back to the path when gc replaced the file that it waited for.
@@ -26,7 +26,7 @@ const MAX_REOPENS: usize = 5;
 pub struct Writer<'a> {
     pub snapshot: Snapshot,
     path: &'a Path,
-    medium: Arc<FileMedium>,
+    medium: Arc<dyn DiskFile>,
     head: Head,
     len: u64,
     recovered: Recovered,
@@ -40,17 +40,17 @@ pub struct Writer<'a> {
 pub fn with_writer<T>(
     path: &Path,
     basis: Option<&Snapshot>,
-    policy: &mut LockPolicy<'_>,
-    work: impl FnOnce(Writer<'_>, &mut LockPolicy<'_>) -> Result<T>,
+    policy: &mut WritePolicy<'_>,
+    work: impl FnOnce(Writer<'_>, &mut WritePolicy<'_>) -> Result<T>,
 ) -> Result<T> {
     for _ in 0..MAX_REOPENS {
-        let medium = Arc::new(FileMedium::new(open_file(path, true)?.0));
-        let _lock = take_lock(medium.file(), path, policy)?;
+        let (medium, _) = open_file(policy.disk, path, true)?;
+        let _lock = take_lock(medium.as_ref(), path, policy)?;
         // Only now is it certain which file this is: gc replaces it by rename, under the same lock.
-        let metadata = medium.file().metadata().map_err(Error::io(path, "stat"))?;
-        let len = metadata.len();
+        let stat = medium.stat().map_err(Error::io(path, "stat"))?;
+        let len = stat.len;
         let head = read_head(medium.as_ref(), path, len)?;
-        if head.superseded_by.is_some() || !is_same_file(&metadata, path) {
+        if head.superseded_by.is_some() || !is_same_file(policy.disk, &stat, path) {
             continue;
         }
         let recovered =
@@ -78,7 +78,7 @@ impl Writer<'_> {
     ///
     /// # Errors
     /// Nothing was committed, with one exception that says so: [`Error::DurabilityUnknown`].
-    pub fn append(self, mut addition: Addition, policy: &mut LockPolicy<'_>) -> Result<Vec<String>> {
+    pub fn append(self, mut addition: Addition, policy: &mut WritePolicy<'_>) -> Result<Vec<String>> {
         let Writer {
             snapshot,
             path,
@@ -103,7 +103,7 @@ impl Writer<'_> {
             let _ = medium.set_len(state.append);
             return Err(error);
         }
-        check_still_ours(path, &medium, end)?;
+        check_still_ours(path, medium.as_ref(), end)?;
         if let Err(source) = medium.sync_data() {
             return Err(take_back(path, medium.as_ref(), state.append, source));
         }
@@ -127,9 +127,9 @@ impl Writer<'_> {
 
 /// Takes the writer lock of an open archive.
 pub(super) fn take_lock<'a>(
-    file: &'a std::fs::File,
+    file: &'a dyn DiskFile,
     path: &Path,
-    policy: &mut LockPolicy<'_>,
+    policy: &mut WritePolicy<'_>,
 ) -> Result<LockGuard<'a>> {
     let on_wait = &mut policy.on_wait;
     let locked = lock_with_timeout(file, LockByte::Writer, policy.timeout, |waited, rate| {
@@ -192,7 +192,7 @@ fn refuse_unsafe(path: &Path, head: &Head, size: u64, recovered: &Recovered) -> 
 
 /// Makes what lies behind the confirmed state part of it, or takes it away. Returns the state to append to, and the number of
 /// the last slot write.
-fn settle_tail(path: &Path, medium: &FileMedium, head: &Head, len: u64, recovered: Recovered) -> Result<(State, u64)> {
+fn settle_tail(path: &Path, medium: &dyn Medium, head: &Head, len: u64, recovered: Recovered) -> Result<(State, u64)> {
     let Recovered {
         mut state, slot, tail, ..
     } = recovered;
@@ -247,10 +247,9 @@ fn rewrite(medium: &dyn Medium, from: u64, to: u64) -> io::Result<()> {
 
 /// Checks before the sync that the file is still the archive: as long as it was made, and with a name. Where it is not, somebody
 /// else was at work on it in spite of the lock, and nothing of it may be cut off.
-fn check_still_ours(path: &Path, medium: &FileMedium, end: u64) -> Result<()> {
-    use std::os::unix::fs::MetadataExt;
-    let metadata = medium.file().metadata().map_err(Error::io(path, "stat"))?;
-    if metadata.nlink() == 0 || metadata.len() != end {
+fn check_still_ours(path: &Path, file: &dyn DiskFile, end: u64) -> Result<()> {
+    let stat = file.stat().map_err(Error::io(path, "stat"))?;
+    if stat.links == 0 || stat.len != end {
         return Err(Error::Replaced { path: path.into() });
     }
     Ok(())

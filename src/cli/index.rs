@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use znippy::{
-    archive::{self, CaughtUp, Snapshot},
+    archive::{self, CaughtUp, Snapshot, WritePolicy},
     pack::PackStore,
 };
 
@@ -117,7 +117,7 @@ fn one(args: &Args, path: &Path, output: &mut Output) -> Done {
             bar.set_position(objects.0);
             bar.set_message(format!("pack {} of {}", packs.0 + 1, packs.1));
         };
-        match archive::catch_up(&file, args.rebuild, &mut on_progress)? {
+        match archive::catch_up(&file, args.rebuild, &mut WritePolicy::default(), &mut on_progress)? {
             Some(caught_up) => break caught_up,
             None if args.wait => std::thread::sleep(WAIT_PAUSE),
             None => {

@@ -4,14 +4,11 @@
 //! when the process dies.
 
 use std::{
-    fs::File,
-    io,
-    os::fd::AsFd,
-    thread,
+    io, thread,
     time::{Duration, Instant},
 };
 
-use super::sys::{self, OfdLock};
+use super::DiskFile;
 
 /// Which lock of an archive: each is one byte at an offset that no archive reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +20,8 @@ pub enum LockByte {
 }
 
 impl LockByte {
-    fn offset(self) -> u64 {
+    /// Returns where the byte lies.
+    pub(super) fn offset(self) -> u64 {
         const BASE: u64 = 1 << 62;
         match self {
             LockByte::Writer => BASE,
@@ -33,22 +31,16 @@ impl LockByte {
 }
 
 /// A lock that is held until this is dropped or the process dies.
-#[derive(Debug)]
 pub struct LockGuard<'a> {
-    file: &'a File,
+    file: &'a dyn DiskFile,
     byte: LockByte,
 }
 
 impl Drop for LockGuard<'_> {
     fn drop(&mut self) {
         // Closing the file releases the lock too, so there is nothing to do about an error.
-        let _ = sys::ofd_lock(self.file.as_fd(), self.byte.offset(), OfdLock::Unlock);
+        let _ = self.file.unlock(self.byte);
     }
-}
-
-/// Returns whether somebody else holds the lock now.
-pub fn is_locked(file: &File, byte: LockByte) -> io::Result<bool> {
-    sys::ofd_is_locked(file.as_fd(), byte.offset())
 }
 
 /// Takes the lock, waiting for as long as the holder makes progress and then `timeout` more.
@@ -60,7 +52,7 @@ pub fn is_locked(file: &File, byte: LockByte) -> io::Result<bool> {
 /// # Errors
 /// `TimedOut` where the lock was not to be had in time; any other error means that the disk cannot lock.
 pub fn lock_with_timeout<'a>(
-    file: &'a File,
+    file: &'a dyn DiskFile,
     byte: LockByte,
     timeout: Duration,
     mut on_wait: impl FnMut(Duration, u64),
@@ -71,14 +63,14 @@ pub fn lock_with_timeout<'a>(
     let mut told_len = 0;
     let mut pause = Duration::from_millis(1);
     loop {
-        match sys::ofd_lock(file.as_fd(), byte.offset(), OfdLock::TryExclusive) {
-            Ok(()) => return Ok(LockGuard { file, byte }),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+        match file.try_lock(byte) {
+            Ok(true) => return Ok(LockGuard { file, byte }),
+            Ok(false) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(error),
         }
         let now = Instant::now();
-        let len_now = file.metadata()?.len();
+        let len_now = file.len()?;
         if len.replace(len_now).is_some_and(|before| before != len_now) {
             progress_at = now;
         }
@@ -107,18 +99,19 @@ fn jitter(now: Instant) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::FileMedium, *};
 
     #[test]
     fn second_open_waits_and_times_out() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let other = file.reopen().unwrap();
-        let guard = lock_with_timeout(file.as_file(), LockByte::Writer, Duration::ZERO, |_, _| {}).unwrap();
-        assert!(is_locked(&other, LockByte::Writer).unwrap());
+        let named = tempfile::NamedTempFile::new().unwrap();
+        let file = FileMedium::new(named.reopen().unwrap());
+        let other = FileMedium::new(named.reopen().unwrap());
+        let guard = lock_with_timeout(&file, LockByte::Writer, Duration::ZERO, |_, _| {}).unwrap();
+        assert!(other.is_locked(LockByte::Writer).unwrap());
         let refused = lock_with_timeout(&other, LockByte::Writer, Duration::from_millis(5), |_, _| {});
-        assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert_eq!(refused.err().unwrap().kind(), io::ErrorKind::TimedOut);
         drop(guard);
-        assert!(!is_locked(&other, LockByte::Writer).unwrap());
+        assert!(!other.is_locked(LockByte::Writer).unwrap());
         lock_with_timeout(&other, LockByte::Writer, Duration::ZERO, |_, _| {}).unwrap();
     }
 }

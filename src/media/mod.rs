@@ -1,9 +1,11 @@
 //! Storage under an archive: one growing byte array that can be read and written at any offset.
 //!
-//! Everything above works on [`Medium`], so that the same code runs on files, in memory, and on versions that fail or crash
-//! on purpose.
+//! Everything above works on [`Medium`] and [`Disk`], so that the same code runs on files, in memory, and on versions that
+//! fail or crash on purpose.
 
+mod disk;
 mod file;
+mod local;
 mod lock;
 mod mem;
 mod prefetch;
@@ -11,8 +13,10 @@ mod sys;
 
 use std::io;
 
+pub use disk::{Disk, DiskFile, FileKind, Stat, Temporary};
 pub use file::FileMedium;
-pub use lock::{LockByte, LockGuard, is_locked, lock_with_timeout};
+pub use local::LocalDisk;
+pub use lock::{LockByte, LockGuard, lock_with_timeout};
 pub use mem::MemMedium;
 pub use prefetch::Prefetched;
 

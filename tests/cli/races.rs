@@ -2,7 +2,7 @@
 
 use std::{fs::OpenOptions, thread, time::Duration};
 
-use znippy::media::{LockByte, lock_with_timeout};
+use znippy::media::{FileMedium, LockByte, lock_with_timeout};
 
 use crate::{
     common::fingerprint,
@@ -55,6 +55,7 @@ fn a_writer_waits_for_the_lock_and_a_reader_does_not() {
     let s = fixture("sha1");
     let path = s.path("app.znippy");
     let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    let file = FileMedium::new(file);
     let guard = lock_with_timeout(&file, LockByte::Writer, Duration::ZERO, |_, _| {}).unwrap();
     let before = fingerprint(&path);
     for line in ["refs head app side", "refs cas app refs/heads/new '' $main"] {

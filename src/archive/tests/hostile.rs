@@ -210,7 +210,7 @@ fn no_push_into_a_forged_archive_panics() {
             ..Transaction::default()
         };
         let pushed = panic::catch_unwind(panic::AssertUnwindSafe(|| {
-            commit(&path, transaction, LockPolicy::default()).map(drop)
+            commit(&path, transaction, WritePolicy::default()).map(drop)
         }));
         assert!(pushed.is_ok(), "round {round}: a change at {at}");
         if pushed.is_ok_and(|pushed| pushed.is_ok()) {

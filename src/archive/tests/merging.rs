@@ -65,7 +65,7 @@ fn rows_that_move_along_keep_their_references() {
                 actor: Some(name.clone().into()),
                 ..Transaction::default()
             };
-            assert!(commit(&path, transaction, LockPolicy::default()).unwrap().written);
+            assert!(commit(&path, transaction, WritePolicy::default()).unwrap().written);
         } else {
             push(&path, pack(n, n + 1, 700), vec![set(&name, n)]);
         }

@@ -17,7 +17,7 @@ fn try_push(path: &Path, n: u32) -> Result<Outcome, Error> {
         edits: vec![set("refs/heads/x", n)],
         ..Transaction::default()
     };
-    commit(path, transaction, LockPolicy::default())
+    commit(path, transaction, WritePolicy::default())
 }
 
 /// Where both slots are gone and a commit in the middle is damaged, the good ones behind it are not cut off.

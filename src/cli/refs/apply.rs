@@ -4,7 +4,7 @@ use std::{path::Path, time::Duration};
 
 use bstr::BString;
 use znippy::{
-    archive::{self, LockPolicy, Snapshot, Transaction},
+    archive::{self, Snapshot, Transaction, WritePolicy},
     refs::{EditResult, RefEdit, Rejection},
 };
 
@@ -19,10 +19,10 @@ pub fn commit(
     output: &Output,
 ) -> anyhow::Result<Vec<EditResult>> {
     let mut on_wait = |text: &str| output.note(text);
-    let lock = LockPolicy {
+    let lock = WritePolicy {
         timeout: Duration::from_secs(wait),
         on_wait: Some(&mut on_wait),
-        ..LockPolicy::default()
+        ..WritePolicy::default()
     };
     let transaction = Transaction {
         edits,

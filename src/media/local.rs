@@ -1,0 +1,138 @@
+//! The file systems of this machine.
+
+use std::{
+    fs::{self, File, Metadata, OpenOptions},
+    io,
+    os::{
+        fd::{AsFd, AsRawFd},
+        unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt},
+    },
+    path::Path,
+    sync::Arc,
+};
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+
+use super::{
+    Disk, DiskFile, FileKind, FileMedium, LockByte, Stat, Temporary,
+    sys::{self, OfdLock},
+};
+
+/// Whatever the operating system mounts.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LocalDisk;
+
+impl From<Metadata> for Stat {
+    fn from(metadata: Metadata) -> Stat {
+        let kind = match metadata.file_type() {
+            kind if kind.is_file() => FileKind::File,
+            kind if kind.is_dir() => FileKind::Directory,
+            _ => FileKind::Other,
+        };
+        Stat {
+            kind,
+            id: (metadata.dev(), metadata.ino()),
+            links: metadata.nlink(),
+            len: metadata.len(),
+        }
+    }
+}
+
+impl DiskFile for FileMedium {
+    fn stat(&self) -> io::Result<Stat> {
+        Ok(self.file().metadata()?.into())
+    }
+    fn try_lock(&self, byte: LockByte) -> io::Result<bool> {
+        match sys::ofd_lock(self.file().as_fd(), byte.offset(), OfdLock::TryExclusive) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+    fn unlock(&self, byte: LockByte) -> io::Result<()> {
+        sys::ofd_lock(self.file().as_fd(), byte.offset(), OfdLock::Unlock)
+    }
+    fn is_locked(&self, byte: LockByte) -> io::Result<bool> {
+        sys::ofd_is_locked(self.file().as_fd(), byte.offset())
+    }
+    fn sync_all(&self) -> io::Result<()> {
+        self.file().sync_all()
+    }
+}
+
+impl Disk for LocalDisk {
+    fn open(&self, path: &Path, write: bool) -> io::Result<Arc<dyn DiskFile>> {
+        let mut options = OpenOptions::new();
+        // Without O_NONBLOCK, opening a named pipe would wait for its other end for ever. On a regular file it does nothing.
+        options.read(true).write(write).custom_flags(libc::O_NONBLOCK);
+        Ok(Arc::new(FileMedium::new(options.open(path)?)))
+    }
+
+    fn create_new(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+        Ok(Arc::new(FileMedium::new(file)))
+    }
+
+    fn temporary(&self, path: &Path) -> io::Result<Box<dyn Temporary>> {
+        let parent = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let mode = Mode::from_raw_mode(0o666);
+        if let Ok(file) = rustix::fs::open(parent, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, mode) {
+            return Ok(Box::new(LocalTemporary {
+                file: Arc::new(FileMedium::new(file.into())),
+                named: None,
+            }));
+        }
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let (file, named) = tempfile::Builder::new()
+            .prefix(&format!(".{name}."))
+            .suffix(".tmp")
+            .permissions(fs::Permissions::from_mode(0o666))
+            .tempfile_in(parent)?
+            .into_parts();
+        Ok(Box::new(LocalTemporary {
+            file: Arc::new(FileMedium::new(file)),
+            named: Some(named),
+        }))
+    }
+
+    fn stat(&self, path: &Path) -> io::Result<Stat> {
+        Ok(fs::metadata(path)?.into())
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn sync_directory(&self, directory: &Path) -> io::Result<()> {
+        File::open(directory)?.sync_all()
+    }
+}
+
+/// A file without a name, or with one that is removed on drop where the disk has no nameless files.
+struct LocalTemporary {
+    file: Arc<FileMedium>,
+    named: Option<tempfile::TempPath>,
+}
+
+impl Temporary for LocalTemporary {
+    fn file(&self) -> Arc<dyn DiskFile> {
+        self.file.clone()
+    }
+
+    fn link(self: Box<Self>, path: &Path) -> io::Result<()> {
+        match self.named {
+            Some(named) => named.persist_noclobber(path).map_err(|error| error.error),
+            None => {
+                let source = format!("/proc/self/fd/{}", self.file.file().as_raw_fd());
+                Ok(rustix::fs::linkat(CWD, source, CWD, path, AtFlags::SYMLINK_FOLLOW)?)
+            }
+        }
+    }
+}
