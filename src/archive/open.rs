@@ -13,11 +13,11 @@ use super::{Info, packs::Packs};
 use crate::{
     error::{Error, Result},
     format::{
-        HEAD_LEN, VERSION,
+        CommitId, HEAD_LEN, VERSION,
         batch::{Batch, ReadError},
         footer::RefsRow,
         head::{Head, HeadError},
-        recover::{Recovered, State, Tail, recover},
+        recover::{Check, Recovered, State, Tail, check_commit, recover},
         slot::Slot,
     },
     media::{Disk, DiskFile, FileKind, LocalDisk, LockByte, Medium, Stat},
@@ -302,7 +302,19 @@ pub(crate) fn read_head(medium: &dyn Medium, path: &Path, len: u64) -> Result<He
     let mut attempt = 0;
     loop {
         let bytes = crate::media::read_vec(medium, 0, HEAD_LEN.min(len) as usize).map_err(Error::io(path, "read"))?;
-        let head = Head::decode(&bytes).map_err(|error| match error {
+        let decoded = match Head::decode(&bytes) {
+            Err(HeadError::NotArrow | HeadError::NotZnippy)
+                if attempt == SLOT_RETRIES && starts_with_commit(medium, path, len)? =>
+            {
+                Ok(Head::default())
+            }
+            Err(HeadError::NotArrow | HeadError::NotZnippy) if attempt < SLOT_RETRIES && len > HEAD_LEN => {
+                attempt += 1;
+                continue;
+            }
+            decoded => decoded,
+        };
+        let head = decoded.map_err(|error| match error {
             HeadError::NotArrow => not_an_archive("it does not start as one"),
             HeadError::NotZnippy if len < HEAD_LEN => not_an_archive("it ends within the head"),
             HeadError::NotZnippy => not_an_archive("an Arrow file, but not written by znippy"),
@@ -320,6 +332,12 @@ pub(crate) fn read_head(medium: &dyn Medium, path: &Path, len: u64) -> Result<He
             return Ok(head);
         }
     }
+}
+
+/// Returns whether a whole commit lies where the first one must: an archive then, whatever became of its head.
+fn starts_with_commit(medium: &dyn Medium, path: &Path, len: u64) -> Result<bool> {
+    let first = check_commit(medium, None, (CommitId::NONE, 0), HEAD_LEN, len, false);
+    Ok(matches!(first.map_err(Error::io(path, "read"))?, Check::Whole(_)))
 }
 
 /// Says why nothing of a file can be shown: cut short, or damaged.

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     error::{Error, Result},
     format::{
-        head::Head,
+        head::{self, Head},
         recover::{Recovered, State, Tail, recover},
         slot::{SLOT_LEN, Slot},
     },
@@ -200,7 +200,7 @@ fn settle_tail(path: &Path, medium: &dyn Medium, head: &Head, len: u64, recovere
     let confirmed = slot.map_or(state.append, |slot| slot.append);
     let whole_until = state.append;
     match tail {
-        Tail::Clean if slot.is_some() => return Ok((state, write)),
+        Tail::Clean if slot.is_some() && head.is_readable() => return Ok((state, write)),
         Tail::Clean | Tail::Whole { .. } => {}
         // An error-free read under the lock showed that the write never finished.
         Tail::Torn { .. } => medium
@@ -215,6 +215,12 @@ fn settle_tail(path: &Path, medium: &dyn Medium, head: &Head, len: u64, recovere
     }
     if whole_until > confirmed {
         rewrite(medium, confirmed, whole_until).map_err(write_error(path))?;
+    }
+    if !head.is_readable() {
+        let encoded = head::encode(&state.footer.ident);
+        for (at, part) in head::constant_parts(&encoded) {
+            medium.write_all_at(at, part).map_err(write_error(path))?;
+        }
     }
     medium.sync_data().map_err(|source| Error::DurabilityUnknown {
         path: path.into(),

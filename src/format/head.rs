@@ -31,9 +31,9 @@ const IDENT_PREFIX: &str = "znippy-archive ";
 const KEY_HEAD: &str = "znippy.head";
 
 /// What the head of a file says.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Head {
-    /// `None` where the identity line is damaged: the footer repeats it.
+    /// `None` where the magic or the identity line is unreadable: the footer repeats it, and the next writer writes the head again.
     pub ident: Option<Ident>,
     pub slots: [Option<Slot>; 2],
     /// The generation that replaced this file, where one did.
@@ -67,6 +67,11 @@ impl Head {
         }
     }
 
+    /// Returns whether all that is read of a head can be read.
+    pub fn is_readable(&self) -> bool {
+        self.ident.is_some() && self.has_all_slots()
+    }
+
     /// Parses the first [`HEAD_LEN`] bytes of a file.
     ///
     /// # Errors
@@ -85,7 +90,7 @@ impl Head {
         }
         let tombstone = SLOT_OFFSETS.map(|at| decode_tombstone(field((at + TOMBSTONE_AT) as usize, SLOT_LEN)));
         Ok(Head {
-            ident,
+            ident: ident.filter(|_| bytes.starts_with(FILE_MAGIC)),
             slots,
             superseded_by: tombstone.into_iter().flatten().max(),
         })
@@ -184,6 +189,17 @@ fn decode_ident(bytes: &[u8]) -> Result<Option<Ident>, HeadError> {
 fn decode_tombstone(bytes: &[u8]) -> Option<u64> {
     let line = std::str::from_utf8(bytes.split(|b| *b == b'\n').next()?).ok()?;
     line.strip_prefix(TOMBSTONE)?.parse().ok()
+}
+
+/// Returns the parts of a head that are never changed, with their offsets: all but slots and tombstones.
+pub fn constant_parts(head: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
+    let behind = SLOT_OFFSETS.map(|at| (at + TOMBSTONE_AT) as usize + SLOT_LEN);
+    let starts = [0, behind[0], behind[1]];
+    let ends = [SLOT_OFFSETS[0] as usize, SLOT_OFFSETS[1] as usize, HEAD_LEN as usize];
+    starts
+        .into_iter()
+        .zip(ends)
+        .map(|(start, end)| (start as u64, &head[start..end]))
 }
 
 fn sum_of(line: &[u8]) -> String {

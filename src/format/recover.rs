@@ -334,6 +334,9 @@ pub fn recover(medium: &dyn Medium, head: &Head, len: u64, judge_tail: bool) -> 
     if head.slots.iter().filter(|slot| slot.is_none()).count() == 1 && slot.is_some_and(|slot| slot.write > 1) {
         warnings.push("one of the two slots is unreadable; the next push repairs it".into());
     }
+    if head.ident.is_none() {
+        warnings.push("the head of the file is unreadable; the next push repairs it".into());
+    }
     let truncated = slot.filter(|slot| len < slot.footer_end).map(|slot| slot.footer_end);
     let mut slots: Vec<Slot> = head.slots.into_iter().flatten().collect();
     slots.sort_by_key(|slot| std::cmp::Reverse(slot.write));

@@ -113,3 +113,58 @@ fn a_damaged_batch_does_not_stop_merging() {
     let now = fs::read(&path).unwrap();
     assert_eq!(now.find_iter(&place).collect::<Vec<_>>(), [at]);
 }
+
+/// R17: thousands of pushes leave a short footer, and every row keeps its number, pack and references.
+#[test]
+fn small_batches_merge_and_nothing_changes_for_readers() {
+    let sandbox = Sandbox::new();
+    let path = sandbox.archive(1);
+    push(
+        &path,
+        pack(100_000, 105_000, 400_000),
+        vec![set("refs/heads/large", 100_000)],
+    );
+    let pushes = 4300;
+    let mut appended = 0;
+    for n in 2..pushes {
+        let before = fs::metadata(&path).unwrap().len();
+        push(
+            &path,
+            pack(n, n + 1, 700),
+            vec![set(&format!("refs/heads/b{}", n % 7), n), set("refs/heads/main", n)],
+        );
+        appended += fs::metadata(&path).unwrap().len() - before - 720;
+    }
+    let snapshot = Snapshot::open(&path).unwrap();
+    let footer = &snapshot.state().footer;
+    assert!(footer.blocks.len() < 140, "{} live batches", footer.blocks.len());
+    assert!(
+        snapshot.state().footer_len <= 8 << 10,
+        "a footer of {} bytes",
+        snapshot.state().footer_len
+    );
+    assert!(
+        appended / u64::from(pushes) <= 16 << 10,
+        "{} bytes a push",
+        appended / u64::from(pushes)
+    );
+    assert_eq!(snapshot.packs(), pushes);
+    assert_eq!(footer.totals.objects, u64::from(pushes) - 1 + 5000);
+    for n in (1..pushes).chain([100_000, 104_999]) {
+        let location = snapshot.lookup(&oid(n)).unwrap().unwrap();
+        let rank = match n {
+            1 => 0,
+            100_000.. => 1,
+            n => n,
+        };
+        assert_eq!(location.pack, rank, "object {n}");
+        let trailer = snapshot.pack_len(rank) - 20;
+        let mut id = [0; 20];
+        snapshot.read_exact_at(rank, trailer, &mut id).unwrap();
+        assert_eq!(ObjectId::from(id), snapshot.pack_id(rank));
+    }
+    assert_eq!(value(&snapshot, "refs/heads/main"), Some(oid(pushes - 1)));
+    assert_eq!(value(&snapshot, "refs/heads/large"), Some(oid(100_000)));
+    let live: u64 = footer.blocks.iter().map(|block| block.end() - block.offset).sum();
+    assert!(footer.totals.dead_bytes + live >= snapshot.file_len() - HEAD_LEN - snapshot.state().footer_len);
+}

@@ -178,3 +178,81 @@ fn a_second_crash_during_a_repair_is_survived() {
     assert!(try_push(&path, 11).unwrap().written);
     assert_eq!(value(&Snapshot::open(&path).unwrap(), "refs/heads/nine"), Some(oid(9)));
 }
+
+/// R3, R7: the commit is there although its slot was never written; the next writer confirms it.
+#[test]
+fn a_whole_tail_counts_and_is_confirmed_by_the_next_push() {
+    let sandbox = Sandbox::new();
+    let path = sandbox.archive(1);
+    let slots = fs::read(&path).unwrap()[..HEAD_LEN as usize].to_vec();
+    push(&path, pack(7, 8, 3000), vec![set("refs/heads/seven", 7)]);
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[..HEAD_LEN as usize].copy_from_slice(&slots);
+    fs::write(&path, &bytes).unwrap();
+    assert_eq!(value(&Snapshot::open(&path).unwrap(), "refs/heads/seven"), Some(oid(7)));
+    push(&path, pack(8, 9, 3000), vec![set("refs/heads/eight", 8)]);
+    let snapshot = Snapshot::open(&path).unwrap();
+    assert_eq!(value(&snapshot, "refs/heads/seven"), Some(oid(7)));
+    assert_eq!(value(&snapshot, "refs/heads/eight"), Some(oid(8)));
+}
+
+/// R4 and the table of tails: whatever part of an append is on the disk, readers show the state before or after, and the next
+/// push works.
+#[test]
+fn every_cut_and_every_hole_of_an_append_is_survived() {
+    let sandbox = Sandbox::new();
+    let path = sandbox.archive(2);
+    let before = fs::read(&path).unwrap();
+    push(&path, pack(7, 8, 3000), vec![set("refs/heads/seven", 7)]);
+    let after = fs::read(&path).unwrap();
+    let head = HEAD_LEN as usize;
+    let mut images: Vec<(String, Vec<u8>)> = (before.len()..after.len())
+        .step_by(13)
+        .map(|len| (format!("cut at {len}"), [&before[..head], &after[head..len]].concat()))
+        .collect();
+    for at in (before.len().next_multiple_of(512)..after.len()).step_by(512) {
+        let mut image = [&before[..head], &after[head..]].concat();
+        let end = (at + 512).min(image.len());
+        image[at..end].fill(0);
+        images.push((format!("hole at {at}"), image));
+    }
+    assert!(images.len() > 400);
+    for (what, image) in images {
+        fs::write(&path, &image).unwrap();
+        let snapshot = Snapshot::open(&path).unwrap();
+        assert_eq!(value(&snapshot, "refs/heads/seven"), None, "{what}");
+        assert_eq!(value(&snapshot, "refs/heads/b2"), Some(oid(2)), "{what}");
+        push(&path, pack(9, 10, 200), vec![set("refs/heads/nine", 9)]);
+        let snapshot = Snapshot::open(&path).unwrap();
+        assert_eq!(value(&snapshot, "refs/heads/nine"), Some(oid(9)), "{what}");
+        assert_eq!(snapshot.packs(), 3, "{what}");
+        assert!(snapshot.warnings().is_empty(), "{what}: {:?}", snapshot.warnings());
+    }
+}
+
+/// Complete but changed bytes are damage: they stay, and work goes on behind them.
+#[test]
+fn a_damaged_tail_is_kept_and_skipped() {
+    let sandbox = Sandbox::new();
+    let path = sandbox.archive(1);
+    let before = fs::read(&path).unwrap();
+    push(&path, pack(7, 8, 3000), vec![set("refs/heads/seven", 7)]);
+    let mut image = fs::read(&path).unwrap();
+    image[..HEAD_LEN as usize].copy_from_slice(&before[..HEAD_LEN as usize]);
+    let at = image.len() - 4000;
+    image[at] ^= 0x10;
+    fs::write(&path, &image).unwrap();
+    let snapshot = Snapshot::open(&path).unwrap();
+    assert_eq!(value(&snapshot, "refs/heads/seven"), None);
+    assert_eq!(snapshot.warnings().len(), 1, "{:?}", snapshot.warnings());
+    push(&path, pack(9, 10, 200), vec![set("refs/heads/nine", 9)]);
+    let bytes = fs::read(&path).unwrap();
+    assert_eq!(
+        bytes[before.len()..image.len()],
+        image[before.len()..],
+        "the damaged bytes are kept"
+    );
+    let snapshot = Snapshot::open(&path).unwrap();
+    assert_eq!(value(&snapshot, "refs/heads/nine"), Some(oid(9)));
+    assert_eq!(value(&snapshot, "refs/heads/b1"), Some(oid(1)));
+}
