@@ -23,6 +23,7 @@
 //!
 //! | module | what it knows |
 //! |---|---|
+//! | [`wire`] | git's protocol, as a server speaks it over any two streams |
 //! | [`archive`] | paths, locks, the order of a commit, snapshots |
 //! | [`refs`] | values and edits of references, and git's rules for them |
 //! | [`pack`] | git's packs: reading objects, walking the graph, building packs; nothing of archives |
@@ -43,4 +44,5 @@ pub mod locate;
 pub mod media;
 pub mod pack;
 pub mod refs;
+pub mod wire;
 pub use error::{Error, Result};
