@@ -18,6 +18,7 @@ use znippy::{
         select::{SelectOptions, select},
         selection::Selection,
     },
+    policy::Service,
     refs::{Ref, Target},
 };
 
@@ -74,7 +75,9 @@ impl Fetch<'_> {
     /// before then.
     pub fn run(&self, lines: &[BString], tips: Vec<ObjectId>) -> Result<Fetched> {
         let wants = wants(lines)?;
-        let refs = self.snapshot.refs()?;
+        let policy = self.snapshot.policy();
+        let mut refs = self.snapshot.refs()?;
+        refs.retain(|each| !policy.hides(Service::UploadPack, each.name.as_bstr()));
         let shown: HashSet<ObjectId> = refs.iter().filter_map(value).collect();
         for want in &wants {
             if !shown.contains(want) && self.snapshot.lookup(want)?.is_none() {
@@ -132,7 +135,8 @@ impl Fetch<'_> {
         options: SelectOptions<'_>,
     ) -> Result<Plan> {
         // Objects that no shown reference reaches are sent only to who asks for them by name.
-        if haves.is_empty() && !self.snapshot.has_unreachable() {
+        let may_copy = !self.snapshot.has_unreachable() && !self.snapshot.policy().hides_any(Service::UploadPack);
+        if haves.is_empty() && may_copy {
             let wanted: HashSet<&ObjectId> = wants.iter().collect();
             if shown.iter().all(|value| wanted.contains(value)) {
                 return Ok(match self.snapshot.packs() {

@@ -7,6 +7,7 @@ use bstr::{BStr, BString, ByteSlice};
 use gix_hash::{Kind, ObjectId};
 use znippy::{
     archive::Snapshot,
+    policy::Service,
     refs::{Ref, Target},
 };
 
@@ -36,7 +37,9 @@ pub fn value_line(oid: &ObjectId, name: &BStr, suffix: &str, lines: &mut Vec<u8>
 
 /// Lists everything a fetch may want: HEAD, where it leads somewhere, and what annotated tags point at.
 pub fn list_refs(snapshot: &Snapshot, lines: &mut Vec<u8>) -> Result<()> {
-    for Ref { name, target } in snapshot.refs()? {
+    let policy = snapshot.policy();
+    let hidden = |name: &BString| policy.hides(Service::UploadPack, name.as_bstr());
+    for Ref { name, target } in snapshot.refs()?.into_iter().filter(|each| !hidden(&each.name)) {
         match target {
             Target::Object { oid, peeled } => {
                 value_line(&oid, name.as_bstr(), "", lines);
@@ -49,7 +52,7 @@ pub fn list_refs(snapshot: &Snapshot, lines: &mut Vec<u8>) -> Result<()> {
                 let Some(oid) = snapshot.resolve_ref(to.as_bstr())? else {
                     continue;
                 };
-                match name == "HEAD" {
+                match name == "HEAD" && !hidden(&to) {
                     true => lines.extend_from_slice(&[b"@", &to[..], b" HEAD\n"].concat()),
                     false => value_line(&oid, name.as_bstr(), "", lines),
                 }
@@ -62,8 +65,9 @@ pub fn list_refs(snapshot: &Snapshot, lines: &mut Vec<u8>) -> Result<()> {
 /// Reads what a push may change: only real references below `refs/`, or `--mirror` would delete the others.
 pub fn listing_of(snapshot: &Snapshot) -> Result<Listing> {
     let mut listing = Listing::default();
+    let policy = snapshot.policy();
     for Ref { name, target } in snapshot.refs()? {
-        if !name.starts_with(b"refs/") {
+        if !name.starts_with(b"refs/") || policy.hides(Service::ReceivePack, name.as_bstr()) {
             continue;
         }
         match target {

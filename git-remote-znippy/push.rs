@@ -49,6 +49,12 @@ impl Push<'_> {
     /// Fails where nothing can be said about single references; nothing is stored then.
     pub fn run(&self, request: Request) -> Result<Vec<BString>> {
         let Request { mut updates, bounds } = request;
+        if self.snapshot.is_some_and(|snapshot| snapshot.policy().is_read_only()) {
+            // Judged again under the lock; this saves building a pack for nothing.
+            for update in updates.iter_mut().filter(|update| update.applies()) {
+                update.refuse("the archive is read-only (znippy.readOnly)");
+            }
+        }
         let Some(prepared) = self.prepare(&mut updates, &bounds)? else {
             return Ok(updates.iter().map(|update| status(update, None)).collect());
         };

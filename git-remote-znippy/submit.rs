@@ -46,6 +46,7 @@ impl Push<'_> {
                 .map(|option| push_option_name(option.as_bstr()))
                 .collect(),
             head: self.head_hint(updates),
+            is_push: true,
         };
         let voice = self.options.voice;
         let mut progress = Progress::new(voice, "Writing archive", true);

@@ -25,6 +25,7 @@
 //! |---|---|
 //! | [`wire`] | git's protocol, as a server speaks it over any two streams |
 //! | [`archive`] | paths, locks, the order of a commit, snapshots |
+//! | [`policy`] | what an archive allows: its settings and what they mean |
 //! | [`refs`] | values and edits of references, and git's rules for them |
 //! | [`pack`] | git's packs: reading objects, walking the graph, building packs; nothing of archives |
 //! | [`mod@format`] | what every byte of the file means, and how to tell a whole commit from a torn one; nothing of git |
@@ -43,6 +44,7 @@ pub mod format;
 pub mod locate;
 pub mod media;
 pub mod pack;
+pub mod policy;
 pub mod refs;
 pub mod wire;
 pub use error::{Error, Result};

@@ -6,6 +6,7 @@ use gix_hash::oid;
 
 use super::{
     Outcome, Snapshot, Transaction, WritePolicy,
+    enforce::Rules,
     prepare::Addition,
     writer::{Writer, with_writer},
 };
@@ -60,18 +61,20 @@ fn commit_locked(writer: Writer<'_>, transaction: Transaction, policy: &mut Writ
     Ok(outcome(applied, true, warnings))
 }
 
-/// Judges the edits against a snapshot and the transaction's own packs.
+/// Judges the edits against a snapshot, its settings, and the transaction's own packs.
 fn judge(snapshot: &Snapshot, transaction: &Transaction) -> Result<Applied> {
     let exists = |id: &oid| {
         let in_pack = |entries: &EntryTable| entries.find(id).is_some();
         Ok(transaction.packs.iter().any(|pack| in_pack(&pack.entries)) || snapshot.lookup(id)?.is_some())
     };
+    let rules = Rules::new(snapshot, transaction)?;
     apply(
         snapshot.ref_view()?,
         &transaction.edits,
         transaction.atomic,
         &transaction.head.candidates,
         &exists,
+        &|edit, old| rules.forbid(edit, old),
     )
 }
 

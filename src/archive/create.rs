@@ -92,7 +92,14 @@ fn try_create(
     let view = RefView::default();
     let exists = |id: &gix_hash::oid| Ok(transaction.packs.iter().any(|pack| pack.entries.find(id).is_some()));
     let HeadHint { candidates } = &transaction.head;
-    let applied = apply(&view, &transaction.edits, transaction.atomic, candidates, &exists)?;
+    let applied = apply(
+        &view,
+        &transaction.edits,
+        transaction.atomic,
+        candidates,
+        &exists,
+        &|_, _| Ok(None),
+    )?;
     let outcome = |written| Outcome {
         results: applied.results.clone(),
         head_moved: applied.head_moved.clone(),
@@ -172,6 +179,7 @@ fn empty_state(ident: Ident) -> State {
         blocks: vec![],
         refs: RefsState::default(),
         totals: Totals::default(),
+        policy: vec![],
     };
     State {
         footer,

@@ -3,7 +3,9 @@
 mod append;
 mod catch_up;
 mod commit;
+mod configure;
 mod create;
+mod enforce;
 mod merge;
 mod open;
 mod packs;
@@ -21,6 +23,7 @@ use gix_hash::ObjectId;
 
 pub use catch_up::{CaughtUp, Unsound, catch_up, unproven};
 pub use commit::commit;
+pub use configure::configure;
 pub use create::{create, create_with};
 pub use open::Snapshot;
 pub use prove::{Proven, prove};
@@ -98,6 +101,8 @@ pub struct Transaction {
     /// Further settings of the row: `push-option` names and the like.
     pub settings: Vec<(String, Vec<u8>)>,
     pub head: HeadHint,
+    /// The edits come from a push: references that are hidden from pushes may not be changed by them.
+    pub is_push: bool,
 }
 
 /// What a commit did.

@@ -21,6 +21,7 @@ use crate::{
         slot::Slot,
     },
     media::{Disk, DiskFile, FileKind, LocalDisk, LockByte, Medium, Stat},
+    policy::Policy,
     refs::{
         Ref, Target, inline,
         view::{RefTable, RefView},
@@ -154,6 +155,11 @@ impl Snapshot {
     /// Returns whether it is proven that everything a reference reaches is here and bears its name.
     pub fn is_closed(&self) -> bool {
         self.inner.state.footer.totals.unproven == 0
+    }
+
+    /// Returns the settings of the archive.
+    pub fn policy(&self) -> Policy {
+        Policy::from_entries(self.inner.state.footer.policy.clone())
     }
 
     /// Returns the size of the file when the snapshot was taken, in bytes.

@@ -37,6 +37,8 @@ pub struct Addition {
     pub settings: Vec<(String, Vec<u8>)>,
     /// Something that was found out about an older row.
     pub index: Option<IndexAddition>,
+    /// All settings of the archive, where they are others than before.
+    pub policy: Option<Vec<(String, Vec<u8>)>>,
     /// Older rows that move along.
     pub merge: Option<Merge>,
 }
@@ -110,6 +112,7 @@ pub fn prepare(path: &Path, state: &State, view: &RefView, addition: Addition) -
         let Row { txn, time_us, .. } = new_row(totals, time_us, RowKind::Index);
         rows.push(Row { txn, time_us, ..row });
     }
+    let config_actor = addition.policy.as_ref().and_then(|_| addition.actor.clone());
     if !addition.changes.is_empty() {
         if rows.len() == moved_rows {
             rows.push(new_row(totals, time_us, RowKind::Push));
@@ -125,6 +128,13 @@ pub fn prepare(path: &Path, state: &State, view: &RefView, addition: Addition) -
             row.refs = refs;
             rows.push(row);
         }
+    }
+    if let Some(policy) = addition.policy {
+        let mut row = new_row(&mut footer.totals, time_us, RowKind::Config);
+        row.settings = policy.iter().map(policy_setting).collect();
+        row.actor = config_actor;
+        rows.push(row);
+        footer.policy = policy;
     }
     footer.refs.rewound |= addition.rewound;
     let pack_ids: Vec<u8> = rows
@@ -166,6 +176,11 @@ fn add_pack(row: &mut Row, totals: &mut Totals, pack: NewPack, len: u64) {
 fn new_row(totals: &mut Totals, time_us: i64, kind: RowKind) -> Row {
     totals.last_txn += 1;
     Row::new(totals.last_txn, time_us, kind)
+}
+
+/// Returns how the log states a setting.
+fn policy_setting((key, value): &(String, Vec<u8>)) -> (String, Vec<u8>) {
+    ("policy".into(), [key.as_bytes(), b"=", value].concat())
 }
 
 /// Returns the time of a new row: now, but never before the row before it, unless that one is impossibly far ahead.

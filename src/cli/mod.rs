@@ -2,6 +2,7 @@
 //!
 //! The doc comments of the argument types are the help texts and, through clap_mangen, the manual pages.
 
+mod config;
 mod escape;
 mod exit;
 mod git;
@@ -75,6 +76,7 @@ enum Command {
     Info(info::Args),
     Index(index::Args),
     Refs(refs::Args),
+    Config(config::Args),
     Man(man::Args),
     Version(version::Args),
 }
@@ -89,6 +91,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Info(args) => info::run(&args, &mut output),
         Command::Index(args) => index::run(&args, &mut output),
         Command::Refs(args) => refs::run(&args, &mut output),
+        Command::Config(args) => config::run(&args, &mut output),
         Command::Man(args) => man::run(&args, &mut output),
         Command::Version(args) => version::run(&args, &mut output),
     };

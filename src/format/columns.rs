@@ -30,6 +30,8 @@ pub enum RowKind {
     Index,
     /// A rewrite of the archive.
     Gc,
+    /// The settings of the archive were changed.
+    Config,
 }
 
 impl RowKind {
@@ -40,12 +42,19 @@ impl RowKind {
             RowKind::Checkpoint => "checkpoint",
             RowKind::Index => "index",
             RowKind::Gc => "gc",
+            RowKind::Config => "config",
         }
     }
 
     /// Parses the text of the `kind` column.
     pub fn from_name(name: &str) -> Option<RowKind> {
-        let kinds = [RowKind::Push, RowKind::Checkpoint, RowKind::Index, RowKind::Gc];
+        let kinds = [
+            RowKind::Push,
+            RowKind::Checkpoint,
+            RowKind::Index,
+            RowKind::Gc,
+            RowKind::Config,
+        ];
         kinds.into_iter().find(|kind| kind.name() == name)
     }
 }
@@ -496,6 +505,7 @@ mod tests {
                 blocks: vec![],
                 refs: RefsState::default(),
                 totals: Totals::default(),
+                policy: vec![],
             };
             let commit = crate::format::commit::encode(columns, HEAD_LEN, CommitId::NONE, &[], footer, 0);
             let mut bytes = vec![0; HEAD_LEN as usize];

@@ -23,6 +23,8 @@ const KEY_COMMIT: &str = "znippy.commit";
 const KEY_REFS: &str = "znippy.refs";
 const KEY_LEVELS: &str = "znippy.levels";
 const KEY_TOTALS: &str = "znippy.totals";
+/// Only where something is set.
+const KEY_POLICY: &str = "znippy.policy";
 
 /// Bytes behind the length field's start: length and magic.
 pub const TRAILER_LEN: usize = 4 + END_MAGIC.len();
@@ -104,6 +106,8 @@ pub struct Footer {
     pub blocks: Vec<BlockRef>,
     pub refs: RefsState,
     pub totals: Totals,
+    /// The settings of the archive that are in force: names without spaces and colons, and values.
+    pub policy: Vec<(String, Vec<u8>)>,
 }
 
 impl Footer {
@@ -111,6 +115,7 @@ impl Footer {
     /// the commit id and not on the blocks' numbers.
     pub fn encode(&self) -> Vec<u8> {
         let mut fbb = FlatBufferBuilder::with_capacity(4096);
+        let policy = (!self.policy.is_empty()).then(|| (KEY_POLICY, encode_policy(&self.policy)));
         let metadata = [
             (KEY_UUID, self.ident.uuid.clone()),
             (KEY_GENERATION, self.ident.generation.to_string()),
@@ -125,14 +130,18 @@ impl Footer {
                     .collect(),
             ),
             (KEY_TOTALS, encode_totals(&self.totals)),
-        ]
-        .map(|(key, value)| {
-            let (key, value) = (fbb.create_string(key), fbb.create_string(&value));
-            let mut pair = KeyValueBuilder::new(&mut fbb);
-            pair.add_key(key);
-            pair.add_value(value);
-            pair.finish()
-        });
+        ];
+        let metadata: Vec<_> = metadata
+            .into_iter()
+            .chain(policy)
+            .map(|(key, value)| {
+                let (key, value) = (fbb.create_string(key), fbb.create_string(&value));
+                let mut pair = KeyValueBuilder::new(&mut fbb);
+                pair.add_key(key);
+                pair.add_value(value);
+                pair.finish()
+            })
+            .collect();
         let metadata = fbb.create_vector(&metadata);
         let blocks: Vec<Block> = self.blocks.iter().map(encode_block).collect();
         let blocks = fbb.create_vector(&blocks);
@@ -217,6 +226,10 @@ impl Footer {
                 .ok_or("footer: a batch has an impossible position")?,
             refs: decode_refs(value(KEY_REFS)?).ok_or("footer: bad references")?,
             totals: decode_totals(value(KEY_TOTALS)?).ok_or("footer: bad totals")?,
+            policy: match value(KEY_POLICY) {
+                Ok(text) => decode_policy(text).ok_or("footer: bad settings")?,
+                Err(_) => vec![],
+            },
         })
     }
 }
@@ -291,6 +304,20 @@ fn decode_refs(text: &str) -> Option<RefsState> {
     })
 }
 
+/// `KEY:VALUE KEY:VALUE`, values in hex.
+fn encode_policy(policy: &[(String, Vec<u8>)]) -> String {
+    let pairs = policy.iter().map(|(key, value)| format!("{key}:{}", encode_hex(value)));
+    pairs.collect::<Vec<_>>().join(" ")
+}
+
+fn decode_policy(text: &str) -> Option<Vec<(String, Vec<u8>)>> {
+    let pair = |pair: &str| {
+        let (key, value) = pair.split_once(':')?;
+        Some((key.to_owned(), decode_hex(value.as_bytes())?))
+    };
+    text.split(' ').map(pair).collect()
+}
+
 fn encode_totals(totals: &Totals) -> String {
     let Totals {
         last_txn,
@@ -363,6 +390,11 @@ mod tests {
                 dead_bytes: 99,
                 ..Totals::default()
             },
+            policy: vec![
+                ("receive.denyDeletes".into(), b"true".to_vec()),
+                ("transfer.hideRefs".into(), b"refs/a b:c\xff".to_vec()),
+                ("transfer.hideRefs".into(), vec![]),
+            ],
         }
     }
 

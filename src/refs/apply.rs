@@ -9,6 +9,9 @@ use crate::error::Result;
 /// git follows symbolic references at most this deep.
 const MAX_SYMREF_DEPTH: usize = 5;
 
+/// Tells why an edit of a reference is not allowed; the value is the one that it holds.
+pub type Forbids<'a> = dyn Fn(&RefEdit, Option<&Target>) -> Result<Option<Rejection>> + 'a;
+
 /// What a transaction does to the references.
 #[derive(Debug)]
 pub struct Applied {
@@ -26,16 +29,17 @@ pub struct Applied {
 
 /// Judges the edits against `view` and each other. `exists` tells whether an object is in the archive or comes with the
 /// transaction. HEAD is moved along where it would name no branch: to the first of `head_candidates` that exists
-/// afterwards, else main, master, or the only branch.
+/// afterwards, else main, master, or the only branch. `forbids` tells why a reference with this value may not be changed.
 ///
 /// # Errors
-/// Only what `exists` reports.
+/// Only what `exists` and `forbids` report.
 pub fn apply(
     view: &RefView,
     edits: &[RefEdit],
     atomic: bool,
     head_candidates: &[BString],
     exists: &dyn Fn(&oid) -> Result<bool>,
+    forbids: &Forbids<'_>,
 ) -> Result<Applied> {
     let mut applied = Applied {
         results: vec![EditResult::Unchanged; edits.len()],
@@ -47,7 +51,7 @@ pub fn apply(
     // Deletions first: they make room for names that conflict with what they delete.
     let order = (0..edits.len()).filter(|i| edits[*i].new.is_none());
     for index in order.chain((0..edits.len()).filter(|i| edits[*i].new.is_some())) {
-        applied.results[index] = one(view, &edits[index], &mut applied, exists)?;
+        applied.results[index] = one(view, &edits[index], &mut applied, exists, forbids)?;
     }
     let rejected = |result: &EditResult| matches!(result, EditResult::Rejected(_));
     if atomic && applied.results.iter().any(rejected) {
@@ -68,6 +72,7 @@ fn one(
     edit: &RefEdit,
     applied: &mut Applied,
     exists: &dyn Fn(&oid) -> Result<bool>,
+    forbids: &Forbids<'_>,
 ) -> Result<EditResult> {
     let rejected = |rejection| Ok(EditResult::Rejected(rejection));
     let edit_name = edit.name.as_bstr();
@@ -85,6 +90,12 @@ fn one(
         return rejected(Rejection::WrongTarget("HEAD cannot be deleted".into()));
     }
     let old = view.find(edit_name);
+    // First of all: of a reference that is hidden from the caller, its value is not to be told.
+    if !same(old.as_ref(), edit.new.as_ref())
+        && let Some(rejection) = forbids(edit, old.as_ref())?
+    {
+        return rejected(rejection);
+    }
     if let Some(rejection) = compare(&edit.expected, old.as_ref()) {
         return rejected(rejection);
     }

@@ -70,6 +70,9 @@ pub enum Rejection {
     /// A branch may only point at a commit, and HEAD only into refs/heads/.
     #[error("{0}")]
     WrongTarget(String),
+    /// The settings of the archive forbid it.
+    #[error("{0}")]
+    Policy(String),
     /// Another edit of the same atomic transaction was rejected.
     #[error("atomic push failed")]
     Atomic,

@@ -4,6 +4,7 @@
 mod common;
 
 mod bad_paths;
+mod config;
 mod first_run;
 mod fixture;
 mod index;

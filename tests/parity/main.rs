@@ -20,6 +20,7 @@ mod mirror;
 mod namespaces;
 mod noop;
 mod options;
+mod policies;
 mod tags;
 mod traps;
 mod urls;

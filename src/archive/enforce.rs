@@ -1,0 +1,195 @@
+//! Holding a transaction to the settings of the archive, under the writer lock: whoever commits, and whatever was asked for
+//! with `+`.
+
+use bstr::ByteSlice;
+use gix_hash::{Kind as Format, ObjectId, oid};
+
+use super::{NewPack, Snapshot, Transaction};
+use crate::{
+    error::{Error, Result},
+    pack::{
+        EntryTable, Kind, Location, PackRank, PackStore,
+        disk::Layered,
+        graph::{is_ancestor, peel},
+        object::ObjectReader,
+    },
+    policy::{MAX_INPUT_SIZE, MAX_OBJECT_SIZE, Policy, Service},
+    refs::{RefEdit, Rejection, Target},
+};
+
+/// The settings that a transaction must keep to.
+pub struct Rules<'a> {
+    snapshot: &'a Snapshot,
+    transaction: &'a Transaction,
+    policy: Policy,
+    /// Why nothing of the transaction may be done.
+    all: Option<Rejection>,
+}
+
+impl<'a> Rules<'a> {
+    /// Reads the settings, and judges the transaction as a whole.
+    ///
+    /// # Errors
+    /// Fails where the new packs cannot be read.
+    pub fn new(snapshot: &'a Snapshot, transaction: &'a Transaction) -> Result<Rules<'a>> {
+        let policy = snapshot.policy();
+        let all = match policy.is_read_only() {
+            true => Some("the archive is read-only (znippy.readOnly)".to_owned()),
+            false => too_large(snapshot, &policy, &transaction.packs)?,
+        };
+        Ok(Rules {
+            snapshot,
+            transaction,
+            policy,
+            all: all.map(Rejection::Policy),
+        })
+    }
+
+    /// Returns why the settings forbid to change a reference that holds `old`. The words are those of git's own server.
+    ///
+    /// # Errors
+    /// Fails where the history that the answer needs cannot be read.
+    pub fn forbid(&self, edit: &RefEdit, old: Option<&Target>) -> Result<Option<Rejection>> {
+        if self.policy.is_empty() {
+            return Ok(None);
+        }
+        if let Some(all) = &self.all {
+            return Ok(Some(all.clone()));
+        }
+        let name = edit.name.as_bstr();
+        if self.transaction.is_push && self.policy.hides(Service::ReceivePack, name) {
+            let what = if edit.new.is_some() { "updating" } else { "deleting" };
+            return Ok(Some(Rejection::Policy(format!("deny {what} a hidden ref"))));
+        }
+        if !name.starts_with(b"refs/heads/") {
+            return Ok(None);
+        }
+        let why = match (old, &edit.new) {
+            (Some(_), None) if self.policy.denies_deletes() => "deletion prohibited",
+            (Some(Target::Object { oid: old, .. }), Some(Target::Object { oid: new, .. }))
+                if self.policy.denies_non_fast_forwards() && !self.is_fast_forward(old, new)? =>
+            {
+                "non-fast-forward"
+            }
+            (Some(Target::Object { .. }), Some(Target::Symbolic(_))) if self.policy.denies_non_fast_forwards() => {
+                "non-fast-forward"
+            }
+            _ => return Ok(None),
+        };
+        Ok(Some(Rejection::Policy(why.into())))
+    }
+
+    /// Judges by the commits of the archive and of the new packs alone, not by what the edit says.
+    fn is_fast_forward(&self, old: &oid, new: &oid) -> Result<bool> {
+        let incoming = Incoming::new(&self.transaction.packs, self.snapshot);
+        let store = Layered::new(&[&incoming, self.snapshot])?;
+        let reader = ObjectReader::new(&store);
+        for id in [old, new] {
+            if reader.find(id)?.is_none() || peel(&reader, id)?.0 != Kind::Commit {
+                return Ok(false);
+            }
+        }
+        Ok(is_ancestor(&reader, old, new, None)? == Some(true))
+    }
+}
+
+/// Returns why the packs are too large for the archive's settings.
+fn too_large(snapshot: &Snapshot, policy: &Policy, packs: &[NewPack]) -> Result<Option<String>> {
+    if let Some(limit) = policy.max_input_size() {
+        let mut bytes = 0;
+        for pack in packs {
+            bytes += pack.file.metadata().map_err(Error::io(&pack.path, "stat"))?.len();
+        }
+        if bytes > limit {
+            return Ok(Some(format!(
+                "the pack of {bytes} bytes exceeds the limit of {limit} ({MAX_INPUT_SIZE})"
+            )));
+        }
+    }
+    let Some(limit) = policy.max_object_size() else {
+        return Ok(None);
+    };
+    let incoming = Incoming::new(packs, snapshot);
+    let reader = ObjectReader::new(&incoming);
+    for (rank, pack) in packs.iter().enumerate() {
+        let table = &pack.entries;
+        for row in 0..table.len() {
+            let size = match table.kinds.get(row) {
+                Some(kind) if *kind != 0 => table.sizes[row],
+                _ => {
+                    let at = Location {
+                        pack: rank as PackRank,
+                        offset: table.offsets[row],
+                        crc32: table.crc32s[row],
+                    };
+                    reader.header_at(at)?.1
+                }
+            };
+            if size > limit {
+                return Ok(Some(format!(
+                    "object {} of {size} bytes exceeds the limit of {limit} ({MAX_OBJECT_SIZE})",
+                    table.oid(row)
+                )));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// The packs of a transaction as a store.
+struct Incoming<'a> {
+    packs: &'a [NewPack],
+    format: Format,
+}
+
+impl<'a> Incoming<'a> {
+    fn new(packs: &'a [NewPack], snapshot: &Snapshot) -> Incoming<'a> {
+        Incoming {
+            packs,
+            format: snapshot.object_format(),
+        }
+    }
+
+    fn pack(&self, pack: PackRank) -> &'a NewPack {
+        &self.packs[pack as usize]
+    }
+}
+
+impl PackStore for Incoming<'_> {
+    fn object_format(&self) -> Format {
+        self.format
+    }
+    fn packs(&self) -> PackRank {
+        self.packs.len() as PackRank
+    }
+    fn pack_len(&self, pack: PackRank) -> u64 {
+        self.pack(pack).file.metadata().map_or(0, |metadata| metadata.len())
+    }
+    fn pack_id(&self, pack: PackRank) -> ObjectId {
+        self.pack(pack).id
+    }
+    fn pack_name(&self, pack: PackRank) -> String {
+        self.pack(pack).path.display().to_string()
+    }
+    fn read_exact_at(&self, pack: PackRank, offset: u64, buf: &mut [u8]) -> Result<()> {
+        use std::os::unix::fs::FileExt;
+        let pack = self.pack(pack);
+        pack.file
+            .read_exact_at(buf, offset)
+            .map_err(Error::io(&pack.path, "read"))
+    }
+    fn lookup(&self, id: &oid) -> Result<Option<Location>> {
+        let found = self.packs.iter().enumerate().find_map(|(rank, pack)| {
+            let row = pack.entries.find(id)?;
+            Some(Location {
+                pack: rank as PackRank,
+                offset: pack.entries.offsets[row],
+                crc32: pack.entries.crc32s[row],
+            })
+        });
+        Ok(found)
+    }
+    fn entries(&self, pack: PackRank) -> Result<std::sync::Arc<EntryTable>> {
+        Ok(std::sync::Arc::new(self.pack(pack).entries.clone()))
+    }
+}

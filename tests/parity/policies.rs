@@ -1,0 +1,194 @@
+//! What an archive allows, against a bare repository with the same settings; and what only archives have.
+
+use crate::common::{Parity, Side, fingerprint, parity, subject_is_file};
+
+#[test]
+fn non_fast_forwards_are_denied_even_with_force() {
+    parity(
+        "$ git init -q work
+         work$ commit one two
+         work$ git tag moving
+         work$ git push -q $URL main main:old moving
+         $ policy receive.denyNonFastForwards true
+         work$ commit three
+         work$ git push --porcelain $URL main
+         work$ git reset -q --hard HEAD~1
+         work$ commit other
+         work!= git push --porcelain --force $URL main
+         work!= git push --porcelain $URL +main
+         work!=? git push --force-with-lease=main:main@{2} $URL main
+         work!= git push --porcelain --atomic --force $URL main main:new
+         work$ git push --porcelain --force $URL HEAD:refs/tags/moving
+         work$ git push --porcelain $URL :old
+         work!= git push --porcelain --force $URL HEAD^{tree}:refs/heads/main
+         $ policy receive.denyNonFastForwards false
+         work$ git push --porcelain --force $URL main",
+    );
+}
+
+#[test]
+fn deletions_of_branches_are_denied() {
+    parity(
+        "$ git init -q work
+         work$ commit one
+         work$ git tag t
+         work$ git push -q $URL main main:old t
+         $ policy receive.denyDeletes true
+         work!= git push --porcelain $URL :old
+         work!= git push --porcelain --force $URL :old
+         work!= git push --porcelain --prune $URL refs/heads/*:refs/heads/*
+         work!= git push --porcelain --mirror --atomic $URL
+         work$ git push --porcelain $URL :t
+         $ policy receive.denyDeletes no
+         work$ git push --porcelain $URL :old",
+    );
+}
+
+#[test]
+fn hidden_references_are_not_listed_and_not_fetched() {
+    parity(
+        "$ git init -q work
+         work$ commit one
+         work$ git push -q $URL main main:refs/internal/a main:refs/pull/1/head
+         work$ commit secret
+         work$ git push -q $URL HEAD:refs/internal/b HEAD:refs/pull/2/head
+         $ policy uploadpack.hideRefs refs/internal
+         $ policy transfer.hideRefs refs/pull
+         $ policy transfer.hideRefs !refs/pull/1
+         $ git ls-remote $URL
+         $ git ls-remote $URL refs/internal/a
+         $ git clone -q --mirror $URL mirror
+         mirror!? git cat-file -e $(git -C ../work rev-parse HEAD)
+         mirror!? git fetch -q origin refs/internal/b",
+    );
+}
+
+#[test]
+fn hidden_references_are_not_pushed_to() {
+    parity(
+        "$ git init -q work
+         work$ commit one
+         work$ git push -q $URL main main:refs/internal/a
+         $ policy receive.hideRefs refs/internal
+         work$ commit two
+         work!= git push --porcelain $URL HEAD:refs/internal/a
+         work!= git push --porcelain --force $URL HEAD:refs/internal/new
+         work$ git push --porcelain $URL main
+         work$ git push -q --mirror $URL
+         $ git ls-remote $URL",
+    );
+}
+
+/// A hidden HEAD branch: HEAD itself is still shown.
+#[test]
+fn a_hidden_branch_may_be_head() {
+    Parity::new().without_state().run(
+        "$ git init -q work
+         work$ commit one
+         work$ git push -q $URL main main:other
+         $ policy uploadpack.hideRefs refs/heads/main
+         $ git ls-remote $URL",
+    );
+}
+
+/// Makes a client and an archive of one push; `None` where the tests run on a bare repository.
+fn archive() -> Option<Side> {
+    if subject_is_file() {
+        return None;
+    }
+    let side = Side::archive("sha1", &[]);
+    side.play(
+        "$ git init -q work
+         work$ commit one
+         work$ git push -q $URL main main:old
+         work$ commit two",
+    );
+    Some(side)
+}
+
+#[test]
+fn a_read_only_archive_takes_no_push_and_no_edit() {
+    let Some(side) = archive() else { return };
+    let s = &side.sandbox;
+    s.ok("", "znippy config remote --set znippy.readOnly true");
+    let before = fingerprint(&side.remote);
+    for push in ["main", "--force main", ":old", "--mirror", "--atomic main main:new"] {
+        let (args, refs) = if push == "--mirror" {
+            ("--mirror", "")
+        } else {
+            ("", push)
+        };
+        let ran = s.fails("work", &format!("git push {args} $URL {refs}"));
+        assert!(ran.stderr.contains("read-only"), "{push}: {}", ran.stderr);
+    }
+    for edit in [
+        "refs cas remote refs/heads/old $(git -C work rev-parse main~1) $(git -C work rev-parse main~1 | tr 0-9a-f 0)",
+        "refs head remote old",
+    ] {
+        let ran = s.fails("", &format!("znippy {edit}"));
+        assert!(
+            ran.code == 1 && ran.stderr.contains("read-only"),
+            "{edit}: {}",
+            ran.stderr
+        );
+    }
+    assert!(before == fingerprint(&side.remote), "something was written");
+    s.ok(
+        "",
+        "git clone -q $URL copy && znippy config remote --unset znippy.readOnly",
+    );
+    s.ok("work", "git push -q $URL main");
+}
+
+/// git's own server pushes the others.
+#[test]
+fn a_hidden_reference_rejects_all_of_an_atomic_push() {
+    let Some(side) = archive() else { return };
+    side.play(
+        "$ policy receive.hideRefs refs/internal
+         work!= git push --porcelain --atomic $URL main HEAD:refs/internal/new",
+    );
+}
+
+#[test]
+fn large_pushes_and_large_objects_are_refused() {
+    let Some(side) = archive() else { return };
+    let s = &side.sandbox;
+    s.ok("", "znippy config remote --set znippy.maxObjectSize 10k");
+    s.ok("work", "yes | head -c 20000 >big && git add big && git commit -qm big");
+    for resolve in ["auto", "defer"] {
+        let ran = s.fails("work", &format!("git -c znippy.resolve={resolve} push $URL main"));
+        assert!(ran.stderr.contains("znippy.maxObjectSize"), "{resolve}: {}", ran.stderr);
+    }
+    // The pack is small, for the object compresses well.
+    s.ok(
+        "",
+        "znippy config remote --set znippy.maxObjectSize 0 && znippy config remote --set receive.maxInputSize 5k",
+    );
+    s.ok("work", "git push -q $URL main");
+    s.ok(
+        "work",
+        "head -c 20000 /dev/urandom >noise && git add noise && git commit -qm noise",
+    );
+    let before = fingerprint(&side.remote);
+    let ran = s.fails("work", "git push $URL main");
+    assert!(ran.stderr.contains("receive.maxInputSize"), "{}", ran.stderr);
+    assert!(before == fingerprint(&side.remote), "something was written");
+}
+
+/// The settings are where a reader finds them at once, and stay where commits follow.
+#[test]
+fn settings_survive_pushes_and_are_logged() {
+    let Some(side) = archive() else { return };
+    let s = &side.sandbox;
+    s.ok(
+        "",
+        "znippy config remote --set receive.denyDeletes yes && znippy config remote --add transfer.hideRefs refs/a",
+    );
+    for _ in 0..70 {
+        s.ok("work", "git commit -q --allow-empty -m more && git push -q $URL main");
+    }
+    let listed = s.ok("", "znippy config remote").stdout;
+    assert_eq!(listed, "receive.denyDeletes=true\ntransfer.hideRefs=refs/a\n");
+    s.fails("work", "git push -q $URL :old");
+}
