@@ -3,7 +3,7 @@
 //! Input is read through one buffered reader, which a service that takes over after `connect` must go on reading from.
 
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
     io::{self, BufRead, BufWriter, Write},
     path::PathBuf,
 };
@@ -23,6 +23,7 @@ use crate::{
     config::{self, Config},
     fetch::{Fetch, Fetched},
     listing::{self, Listing},
+    objects::Objects,
     options::{Options, Reply},
     push::Push,
     remote::Remote,
@@ -330,7 +331,8 @@ impl<R: BufRead, W: Write> Session<R, W> {
             Some(_) => None,
             None => Some(config::Pending::start()?),
         };
-        let request = Request::read(batch, &self.options, snapshot, &state.listing)?;
+        let mut objects = Objects::default();
+        let request = Request::read(batch, &self.options, snapshot, &state.listing, &mut objects)?;
         if let Some(pending) = pending {
             state.config = Some(pending.finish()?);
         }
@@ -346,6 +348,7 @@ impl<R: BufRead, W: Write> Session<R, W> {
             format: state.format,
             snapshot,
             listed: &state.listing,
+            objects: RefCell::new(objects),
             unproven: Cell::new(false),
         };
         let mut lines = Vec::new();

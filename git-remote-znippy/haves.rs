@@ -13,7 +13,10 @@ use znippy::{
     pack::{Kind, PackStore, graph::read_commit, object::ObjectReader, parse},
 };
 
-use crate::{objects, reach::reaches_all};
+use crate::{
+    objects::{Objects, are_reached_by_references},
+    reach::reaches_all,
+};
 
 /// So many commits are followed from the wanted end before the client is asked about them.
 const BOUND: usize = 2048;
@@ -59,7 +62,7 @@ fn near_haves(
     // A commit on the way that the client has, though it is no tip, is below one that is not on the way: a branch that left
     // the middle of another. Or it is left over from something, and not complete.
     let names: Vec<BString> = passed.iter().chain(&open).map(|id| id.to_string().into()).collect();
-    let has: HashSet<ObjectId> = objects::resolve(&names)?.into_iter().flatten().collect();
+    let has: HashSet<ObjectId> = Objects::default().resolve(&names)?.into_iter().flatten().collect();
     let ends = open.iter().all(|id| has.contains(id));
     let complete = || -> Result<bool> {
         let near_tips = met
@@ -68,7 +71,7 @@ fn near_haves(
             .chain(snapshot.resolve_ref("HEAD".into())?.filter(|id| tips.contains(id)));
         Ok(has.is_empty()
             || reaches_all(reader, near_tips, has.iter().copied())?
-            || objects::are_reached_by_references(has.iter())?)
+            || are_reached_by_references(has.iter())?)
     };
     if !ends || !complete()? {
         return Ok(None);

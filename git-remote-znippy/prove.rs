@@ -5,7 +5,7 @@
 
 use anyhow::{Context, Result, bail};
 use bstr::ByteSlice;
-use gix_hash::ObjectId;
+use gix_hash::{ObjectId, oid};
 use znippy::{
     archive::{self, Proven},
     pack::{
@@ -44,7 +44,9 @@ impl Push<'_> {
         let tips: Vec<ObjectId> = updates.iter().filter_map(|update| update.new).collect();
         let mut progress = Progress::new(self.options.voice, "Checking objects", false);
         let mut on_progress = |done, total| progress.update(done, total);
-        let proven = archive::prove(self.snapshot, pack, 0, &tips, Some(&mut on_progress));
+        let objects = &mut *self.objects.borrow_mut();
+        let mut theirs = |id: &oid| objects.read(id);
+        let proven = archive::prove(self.snapshot, pack, 0, &tips, Some(&mut theirs), Some(&mut on_progress));
         Ok(Some(proven.context("nothing was stored")?))
     }
 

@@ -3,7 +3,10 @@
 //! No lock is held before the commit: a hook of the client may push to the same archive meanwhile. What was decided on
 //! goes into the commit as the value each reference must still have.
 
-use std::{cell::Cell, collections::HashSet};
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashSet,
+};
 
 use anyhow::{Context, Result};
 use bstr::BString;
@@ -18,6 +21,7 @@ use crate::{
     config::Config,
     judge::{Update, refuse_all_for_one},
     listing::Listing,
+    objects::Objects,
     options::Options,
     remote::Remote,
     report::status,
@@ -38,6 +42,8 @@ pub struct Push<'a> {
     pub snapshot: Option<&'a Snapshot>,
     /// The references that `list for-push` showed.
     pub listed: &'a Listing,
+    /// The objects of the client.
+    pub objects: RefCell<Objects>,
     /// Set where something was stored that is yet to be proven.
     pub unproven: Cell<bool>,
 }

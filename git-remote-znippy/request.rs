@@ -11,7 +11,7 @@ use crate::{
     bounds,
     judge::{Update, Verdict},
     listing::Listing,
-    objects,
+    objects::Objects,
     options::Options,
     ui,
 };
@@ -24,7 +24,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Reads `lines`, each what follows `push `, and asks the client, once, what the sources are and which tips of the
+    /// Reads `lines`, each what follows `push `, and asks the client's `objects` what the sources are and which tips of the
     /// archive it has.
     ///
     /// # Errors
@@ -34,6 +34,7 @@ impl Request {
         options: &Options,
         snapshot: Option<&Snapshot>,
         listed: &Listing,
+        objects: &mut Objects,
     ) -> Result<Request> {
         let commands: Vec<Command> = lines.iter().map(|line| parse(line.as_bstr())).collect::<Result<_>>()?;
         let shown: HashSet<ObjectId> = listed.values.values().copied().collect();
@@ -51,7 +52,7 @@ impl Request {
                 .into_iter()
                 .map(|source| BString::from([source, &b"^{commit}"[..]].concat())),
         );
-        let mut found = objects::resolve(&names)?;
+        let mut found = objects.resolve(&names)?;
         let created = found.split_off(sources + olds.len());
         let mut has: HashSet<ObjectId> = found.split_off(sources).into_iter().flatten().collect();
         let (near, far): (Vec<_>, Vec<_>) = created.into_iter().flatten().partition(|commit| shown.contains(commit));
@@ -67,7 +68,7 @@ impl Request {
                 Some(nearest) => has.extend(nearest),
                 None => {
                     let names: Vec<BString> = shown.iter().map(|oid| oid.to_string().into()).collect();
-                    has.extend(objects::resolve(&names)?.into_iter().flatten());
+                    has.extend(objects.resolve(&names)?.into_iter().flatten());
                 }
             }
         }

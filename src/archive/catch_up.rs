@@ -116,13 +116,18 @@ pub fn catch_up(
         } = resolved;
         let txn = snapshot.pack_txn(rank)?;
         let resolved = kinds.iter().filter(|kind| **kind != 0).count() as u64;
+        // Packs build on each other, and the graph of the one before may have been stored just now.
+        let graph = match done {
+            0 => snapshot.clone(),
+            _ => Snapshot::open(path)?,
+        };
         let mut objects = table.as_ref().clone();
         (objects.kinds, objects.sizes) = (kinds, sizes);
         let index = IndexAddition {
             row: Row {
                 proof: if sound { Proof::Closed } else { Proof::None },
                 settings: damaged.iter().take(DAMAGE_TOLD).map(damage_setting).collect(),
-                commits: commits.finish(Some(&snapshot))?,
+                commits: commits.finish(Some(&graph))?,
                 covers: Some((txn, txn)),
                 objects,
                 ..Row::new(0, 0, RowKind::Index)

@@ -6,9 +6,11 @@ mod commit;
 mod configure;
 mod create;
 mod enforce;
+mod graph;
 mod merge;
 mod open;
 mod packs;
+mod parents;
 mod place_refs;
 mod prepare;
 mod prove;
@@ -26,6 +28,7 @@ pub use commit::commit;
 pub use configure::configure;
 pub use create::{create, create_with};
 pub use open::Snapshot;
+pub use parents::Theirs;
 pub use prove::{Proven, prove};
 
 use crate::{

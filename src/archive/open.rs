@@ -7,9 +7,9 @@ use std::{
 };
 
 use bstr::{BStr, ByteSlice};
-use gix_hash::ObjectId;
+use gix_hash::{ObjectId, oid};
 
-use super::{Info, packs::Packs};
+use super::{Info, graph::Graph, packs::Packs};
 use crate::{
     error::{Error, Result},
     format::{
@@ -48,6 +48,7 @@ struct Inner {
     warnings: Vec<String>,
     refs: OnceLock<RefView>,
     packs: OnceLock<Packs>,
+    graph: Graph,
 }
 
 impl Snapshot {
@@ -114,6 +115,7 @@ impl Snapshot {
                 warnings,
                 refs,
                 packs,
+                graph: Graph::default(),
             }),
         }
     }
@@ -175,6 +177,11 @@ impl Snapshot {
     /// Reads one reference without materialising all of them.
     pub fn find_ref(&self, name: &BStr) -> Result<Option<Target>> {
         Ok(self.ref_view()?.find(name))
+    }
+
+    /// Returns whether a reference holds the object `id` by itself.
+    pub fn shows(&self, id: &oid) -> Result<bool> {
+        Ok(self.ref_view()?.holds(id))
     }
 
     /// Follows symbolic references from `name` (at most 5) to an object. `None` where the end is unborn or a loop.
@@ -255,6 +262,11 @@ impl Snapshot {
         }
         let loaded = Packs::load(medium.as_ref(), state).map_err(|error| read_error(path, error))?;
         Ok(packs.get_or_init(|| loaded))
+    }
+
+    /// Returns what was read of the commit graph.
+    pub(super) fn graph(&self) -> &Graph {
+        &self.inner.graph
     }
 
     pub(crate) fn medium(&self) -> &dyn Medium {

@@ -11,13 +11,13 @@ use super::{Snapshot, open::read_error};
 use crate::{
     error::{Error, Result},
     format::{
-        batch::{Batch, Generations, PackSpan, ReadError},
+        batch::{Batch, PackSpan, ReadError},
         columns::Proof,
         object_index::{MIN_OBJECTS, ObjectIndex},
         recover::State,
     },
     media::{Medium, Prefetched, read_vec},
-    pack::{EntryTable, Location, PackRank, PackStore},
+    pack::{CommitNode, EntryTable, Location, PackRank, PackStore},
 };
 
 /// All packs of a state, in rank order, and their object tables: small ones in memory, large ones behind an index.
@@ -29,8 +29,6 @@ pub struct Packs {
     small: SmallEntries,
     large: Vec<LargePack>,
     tables: Mutex<HashMap<PackRank, Arc<EntryTable>>>,
-    /// Generations of the rows of batches that were asked for one, by the batch's offset.
-    generations: Mutex<HashMap<u64, Arc<Vec<Generations>>>>,
 }
 
 #[derive(Default)]
@@ -56,7 +54,6 @@ impl Packs {
             small: SmallEntries::default(),
             large: vec![],
             tables: Mutex::default(),
-            generations: Mutex::default(),
         };
         let mut found = vec![];
         // The batches of small pushes lie one behind the other: one read for dozens of them.
@@ -66,21 +63,26 @@ impl Packs {
         );
         for block in &state.footer.blocks {
             let batch = Arc::new(Batch::load(medium, *block, kind)?);
-            found.extend(batch.packs(medium)?.into_iter().map(|span| (span, Arc::clone(&batch))));
+            let medium = &Prefetched::read(medium, batch.places());
+            for span in batch.packs(medium)? {
+                let index = load_index(medium, &batch, span.row, kind)?;
+                found.push((span, Arc::clone(&batch), index));
+            }
         }
         let counted = state.footer.totals.packs;
         if found.len() as u64 != counted {
             let what = format!("{} packs were found, the footer counts {counted}", found.len());
             return Err(what.into());
         }
-        found.sort_by_key(|(span, _)| span.txn);
-        (packs.spans, packs.batches) = found.into_iter().unzip();
+        found.sort_by_key(|(span, ..)| span.txn);
         // The tables of a merged batch are decoded once for all its packs.
         let mut decoded: HashMap<u64, Vec<EntryTable>> = HashMap::new();
         let mut small = vec![];
-        for (rank, (span, batch)) in packs.spans.iter().zip(&packs.batches).enumerate() {
+        for (rank, (span, batch, index)) in found.into_iter().enumerate() {
             let rank = rank as PackRank;
-            if let Some((index, columns)) = load_index(medium, batch, span.row, kind)? {
+            packs.spans.push(span);
+            packs.batches.push(Arc::clone(&batch));
+            if let Some((index, columns)) = index {
                 packs.large.push(LargePack { rank, index, columns });
                 continue;
             }
@@ -208,27 +210,6 @@ impl Snapshot {
             .collect())
     }
 
-    /// Returns the generation of a commit, where the commit graph has it.
-    pub fn commit_generation(&self, id: &oid) -> Result<Option<u32>> {
-        let packs = self.packs_or_load()?;
-        let Some(location) = self.lookup(id)? else {
-            return Ok(None);
-        };
-        let rank = location.pack as usize;
-        let (span, batch) = (&packs.spans[rank], &packs.batches[rank]);
-        let mut read = packs.generations.lock().unwrap_or_else(PoisonError::into_inner);
-        let rows = match read.entry(batch.block.offset) {
-            Entry::Occupied(rows) => Arc::clone(rows.get()),
-            Entry::Vacant(vacant) => {
-                let rows = batch.generations(self.medium());
-                let rows = rows.map_err(|error| read_error(self.path(), error))?;
-                Arc::clone(vacant.insert(Arc::new(rows)))
-            }
-        };
-        let found = rows.get(span.row).and_then(|row| row.find(id));
-        Ok(found.filter(|generation| *generation > 0))
-    }
-
     /// Returns the pack's place. Ranks come from this snapshot, so they are in range.
     fn span(&self, pack: PackRank) -> Option<PackSpan> {
         self.packs_or_load().ok()?.spans.get(pack as usize).copied()
@@ -281,6 +262,10 @@ impl PackStore for Snapshot {
         self.packs_or_load()?
             .find(self.medium(), id)
             .map_err(|error| read_error(self.path(), error))
+    }
+
+    fn commit_node(&self, id: &oid) -> Result<Option<CommitNode>> {
+        Snapshot::commit_node(self, id)
     }
 
     fn entries(&self, pack: PackRank) -> Result<Arc<EntryTable>> {

@@ -3,28 +3,23 @@
 //! git does not hash what it copies from its packs, and grafts or a shallow history make it leave objects out without a
 //! word: a pack that was merely built is not yet one that can be cloned.
 
-use std::{collections::HashSet, sync::Mutex};
+use std::sync::Mutex;
 
 use gix_hash::{ObjectId, oid};
 
-use super::Snapshot;
+use super::{
+    Snapshot,
+    parents::{Theirs, reached_by_parents},
+};
 use crate::{
     error::{Error, Result},
     format::columns::{CommitRow, Proof},
     pack::{
         PackRank, PackStore,
-        disk::Layered,
         finder::Finder,
-        object::ObjectReader,
-        parse::{self, EntryMode},
         resolve::{ResolveOptions, Resolved, ResolvedCommit, resolve},
     },
 };
-
-/// How many pairs of trees are compared before the rest is looked up object by object.
-const MAX_TREE_PAIRS: usize = 2000;
-/// How many commits are looked at to find where the new history leaves the old.
-const MAX_COMMITS: usize = 1000;
 
 /// What a proof gives besides certainty: what is to be stored with the pack.
 #[derive(Debug)]
@@ -41,7 +36,8 @@ pub struct Proven {
 ///
 /// `tips` are new values of references. Where everything in the archive is proven, so is then everything that the tips reach;
 /// else the proof is of names only. Changed directories are compared with those of the parents, whose other entries are
-/// known to be there, so that a small push costs a few reads, however large its directories are.
+/// known to be there, so that a small push costs no read of the archive, however large its directories are: `theirs` gives the
+/// parents as the repository that pushes has them.
 ///
 /// # Errors
 /// Fails where an object is not what its name says, or where one is missing: the pack must not be stored.
@@ -50,21 +46,23 @@ pub fn prove(
     store: &dyn PackStore,
     pack: PackRank,
     tips: &[ObjectId],
+    theirs: Option<&mut Theirs<'_>>,
     mut progress: Option<&mut dyn FnMut(u64, u64)>,
 ) -> Result<Proven> {
     let table = store.entries(pack)?;
     let closed = archive.is_none_or(Snapshot::is_closed);
-    let known = Mutex::new(None);
+    let known = Mutex::new((None, theirs));
     let finder = archive.map(|archive| Finder::new(archive));
     let is_there = |id: &oid| -> Result<bool> {
         let Some(archive) = archive else { return Ok(false) };
         let mut known = known.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if closed {
+            let (known, theirs) = &mut *known;
             // Only a pack that refers to something outside of it asks.
-            if known.is_none() {
-                *known = Some(reached_by_parents(archive, store, tips).unwrap_or_default());
-            }
-            if known.as_ref().is_some_and(|known| known.contains(id)) {
+            let known = known.get_or_insert_with(|| {
+                reached_by_parents(archive, store, tips, theirs.as_deref_mut()).unwrap_or_default()
+            });
+            if known.contains(id) {
                 return Ok(true);
             }
         }
@@ -200,67 +198,4 @@ fn number(commits: &mut [CommitRow], archive: Option<&Snapshot>) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Returns objects that are in a closed archive because a commit or tree there refers to them: the entries of the directories
-/// that the new commits changed, as they were in the parents. Fewer than there are where that would take long.
-fn reached_by_parents(archive: &Snapshot, store: &dyn PackStore, tips: &[ObjectId]) -> Result<HashSet<ObjectId>> {
-    let layered = Layered::new(&[store, archive as &dyn PackStore])?;
-    let reader = ObjectReader::new(&layered);
-    let format = store.object_format();
-    let is_new = |id: &oid| store.lookup(id).map(|found| found.is_some());
-    let mut known = HashSet::new();
-    let mut pairs = vec![];
-    let (mut seen, mut queue) = (HashSet::new(), tips.to_vec());
-    while let Some(id) = queue.pop().filter(|_| seen.len() < MAX_COMMITS) {
-        if !is_new(&id)? || !seen.insert(id) {
-            continue;
-        }
-        let object = reader.require(&id)?;
-        let Ok(commit) = parse::commit(&object.data, format) else {
-            continue;
-        };
-        for parent in &commit.parents {
-            queue.push(*parent);
-            let parent_commit = reader.require(parent)?;
-            let Ok(links) = parse::commit(&parent_commit.data, format) else {
-                continue;
-            };
-            if !is_new(parent)? {
-                known.extend([*parent, links.tree]);
-            }
-            pairs.push((commit.tree, links.tree));
-        }
-    }
-    let mut compared = HashSet::new();
-    while let Some((new, old)) = pairs.pop().filter(|_| compared.len() < MAX_TREE_PAIRS) {
-        if new == old || !compared.insert((new, old)) || !is_new(&new)? {
-            continue;
-        }
-        let (new_tree, old_tree) = (reader.require(&new)?, reader.require(&old)?);
-        let old_is_known = !is_new(&old)?;
-        let mut subtrees = std::collections::HashMap::new();
-        for_each_entry(&old_tree.data, format, |entry| {
-            if old_is_known && entry.mode != EntryMode::Submodule {
-                known.insert(ObjectId::from_bytes_or_panic(entry.id));
-            }
-            if entry.mode == EntryMode::Tree {
-                subtrees.insert(entry.name.to_vec(), ObjectId::from_bytes_or_panic(entry.id));
-            }
-        });
-        for_each_entry(&new_tree.data, format, |entry| {
-            if let Some(old) = subtrees.get(entry.name).filter(|_| entry.mode == EntryMode::Tree) {
-                pairs.push((ObjectId::from_bytes_or_panic(entry.id), *old));
-            }
-        });
-    }
-    Ok(known)
-}
-
-/// Calls `on_entry` for each entry of a tree, up to the first malformed one.
-fn for_each_entry(mut tree: &[u8], format: gix_hash::Kind, mut on_entry: impl FnMut(parse::TreeEntry<'_>)) {
-    while let Ok(Some((entry, rest))) = parse::tree_entry(tree, format.len_in_bytes()) {
-        on_entry(entry);
-        tree = rest;
-    }
 }

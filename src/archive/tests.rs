@@ -7,6 +7,7 @@ use gix_hash::{Kind, ObjectId};
 
 mod commits;
 mod damage;
+mod graph;
 mod hostile;
 mod identity;
 mod merging;

@@ -1,6 +1,6 @@
 //! Reading one record batch message: its rows, its objects, and where its packs lie.
 
-use std::{cmp::Ordering, collections::HashMap, io, ops::Range, panic};
+use std::{collections::HashMap, io, ops::Range, panic};
 
 use arrow_array::{
     Array, FixedSizeBinaryArray, RecordBatch, StructArray, UInt8Array, UInt32Array, UInt64Array,
@@ -8,10 +8,11 @@ use arrow_array::{
     types::{UInt8Type, UInt32Type, UInt64Type},
 };
 use arrow_buffer::Buffer;
-use gix_hash::{Kind, ObjectId, oid};
+use gix_hash::{Kind, ObjectId};
 
 use super::{
     columns::{Proof, Row, RowKind},
+    commit_table::CommitTable,
     decode,
     footer::BlockRef,
     geometry::{Geometry, decode_prefix, section_sum},
@@ -62,28 +63,6 @@ pub struct Batch {
     kind: Kind,
     /// The columns of a small batch, which came along when the metadata was read.
     columns: Option<Vec<u8>>,
-}
-
-/// The generations of one row's commits, by id.
-pub struct Generations {
-    oids: FixedSizeBinaryArray,
-    numbers: UInt32Array,
-}
-
-impl Generations {
-    /// Returns a commit's generation, where the row has the commit.
-    pub fn find(&self, id: &oid) -> Option<u32> {
-        let (mut low, mut high) = (0, self.oids.len());
-        while low < high {
-            let middle = low + (high - low) / 2;
-            match self.oids.value(middle).cmp(id.as_bytes()) {
-                Ordering::Less => low = middle + 1,
-                Ordering::Greater => high = middle,
-                Ordering::Equal => return Some(self.numbers.value(middle)),
-            }
-        }
-        None
-    }
 }
 
 /// How much to read at once in the hope of getting metadata and columns of a small batch.
@@ -219,20 +198,17 @@ impl Batch {
         Ok(decode::rows(&batch, self.entries(medium)?)?)
     }
 
-    /// Reads the ids and generations of the commits of every row.
-    pub fn generations(&self, medium: &dyn Medium) -> Result<Vec<Generations>, ReadError> {
+    /// Reads the commits of every row that has some.
+    pub fn commit_tables(&self, medium: &dyn Medium) -> Result<Vec<CommitTable>, ReadError> {
+        // List validity and offsets, struct validity, then the ids.
+        if self.geometry.buffer(column::COMMITS, 4).is_empty() {
+            return Ok(vec![]);
+        }
         let body = self.read_sections(medium, &[Sections::BehindObjects])?;
         let batch = self.decode(body, &[column::COMMITS])?;
         let lists = batch.column(0).as_list::<i32>();
-        let of_row = |row| {
-            let commits = lists.value(row);
-            let commits = commits.as_struct();
-            Generations {
-                oids: commits.column(0).as_fixed_size_binary().clone(),
-                numbers: commits.column(5).as_primitive::<UInt32Type>().clone(),
-            }
-        };
-        Ok((0..lists.len()).map(of_row).collect())
+        let tables = (0..lists.len()).map(|row| CommitTable::new(lists.value(row).as_struct()));
+        Ok(tables.filter(|table| !table.is_empty()).collect())
     }
 
     /// Reads where the packs of all rows lie. The rows' order is the packs' rank.
@@ -289,6 +265,14 @@ impl Batch {
             }
         }
         Ok(spans)
+    }
+
+    /// Returns where the bytes lie in the file that say where indexes and packs are; together with the index itself, where the
+    /// batch has one row. One read for all of it is what [`Batch::packs`] and [`Batch::index_range`] then need. `None` without packs.
+    pub fn places(&self) -> Option<Range<u64>> {
+        let at = self.block.body_at();
+        let places = at + self.geometry.buffer(column::INDEX, 1).start..at + self.geometry.buffer(column::PACK, 3).end;
+        (!self.geometry.pack_data().is_empty()).then_some(places)
     }
 
     /// Returns where the value of a row's `index` lies in the file, without reading it.

@@ -10,7 +10,7 @@ use std::{
 
 use gix_hash::{ObjectId, oid};
 
-use super::{EntryTable, Location, PackRank, PackStore, header, idx};
+use super::{CommitNode, EntryTable, Location, PackRank, PackStore, header, idx};
 use crate::error::{Error, Result};
 
 /// A `.pack` with its `.idx` (version 2) as a store of one pack.
@@ -250,6 +250,15 @@ impl PackStore for Layered<'_> {
                     pack: first + at.pack,
                     ..at
                 }));
+            }
+        }
+        Ok(None)
+    }
+    fn commit_node(&self, id: &oid) -> Result<Option<CommitNode>> {
+        for (index, (_, store)) in self.layers.iter().enumerate() {
+            // The last one is not asked whether it has the commit: it says so itself, if it knows.
+            if index + 1 == self.layers.len() || store.lookup(id)?.is_some() {
+                return store.commit_node(id);
             }
         }
         Ok(None)

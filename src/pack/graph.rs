@@ -4,7 +4,7 @@ use std::collections::{BinaryHeap, HashSet};
 
 use gix_hash::{ObjectId, oid};
 
-use super::{Kind, object::ObjectReader, oid_table::OidTable, parse};
+use super::{CommitNode, Kind, object::ObjectReader, oid_table::OidTable, parse};
 use crate::error::{Error, Result};
 
 /// Returns the kind of object `id` and, where it is a tag, what it finally points at.
@@ -43,8 +43,9 @@ pub fn peel(reader: &ObjectReader<'_>, id: &oid) -> Result<(Kind, Option<ObjectI
 
 /// Returns whether commit `old` is `new` or an ancestor of it, or `None` where that is not known after `bound` commits.
 ///
-/// Commits are read newest first, so that a near ancestor is found after about as many commits as lie between. Dates only
-/// order the walk: a wrong one makes it longer, never the answer wrong. A `false` needs the whole history of `new`.
+/// Commits are looked at newest first, so that a near ancestor is found after about as many commits as lie between. Dates only
+/// order the walk: a wrong one makes it longer, never the answer wrong. Where the store knows the graph, no commit is read, and
+/// what is not above `old` in it is not looked at; else a `false` needs the whole history of `new`.
 ///
 /// # Errors
 /// Fails where a commit on the way is missing or malformed, or where an argument is no commit.
@@ -52,30 +53,53 @@ pub fn is_ancestor(reader: &ObjectReader<'_>, old: &oid, new: &oid, bound: Optio
     if old == new {
         return Ok(Some(true));
     }
-    let format = reader.store().object_format();
-    let mut met = OidTable::new(format.len_in_bytes());
+    let mut met = OidTable::new(reader.store().object_format().len_in_bytes());
     let mut queue = BinaryHeap::new();
     met.insert(new.as_bytes());
     queue.push((i64::MAX, 0u32));
     let mut visited = 0;
+    // Looked up when there is something to compare it with: most pushes end before.
+    let mut old_generation = None;
     while let Some((_, number)) = queue.pop() {
         if bound.is_some_and(|bound| visited >= bound) {
             return Ok(None);
         }
         visited += 1;
         let id = met.id(number).to_owned();
-        let commit = read_commit(reader, &id)?;
-        for parent in &commit.parents {
+        let node = node(reader, &id)?;
+        if let Some(generation) = node.generation {
+            let old_generation = match old_generation {
+                Some(known) => known,
+                None => *old_generation.insert(reader.store().commit_node(old)?.and_then(|node| node.generation)),
+            };
+            if old_generation.is_some_and(|old| generation <= old) {
+                continue;
+            }
+        }
+        for parent in &node.parents {
             if **parent == *old {
                 return Ok(Some(true));
             }
             if let (number, true) = met.insert(parent.as_slice()) {
                 // A child's date stands for its parent's, which is not read yet: near enough for an order.
-                queue.push((commit.time, number));
+                queue.push((node.time, number));
             }
         }
     }
     Ok(Some(false))
+}
+
+/// Returns a commit's place in the graph: as the store knows it, else as the commit says.
+fn node(reader: &ObjectReader<'_>, id: &oid) -> Result<CommitNode> {
+    if let Some(node) = reader.store().commit_node(id)? {
+        return Ok(node);
+    }
+    let CommitLinks { parents, time, .. } = read_commit(reader, id)?;
+    Ok(CommitNode {
+        parents,
+        time,
+        generation: None,
+    })
 }
 
 /// A commit's links and date.

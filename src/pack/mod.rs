@@ -88,6 +88,16 @@ impl EntryTable {
     }
 }
 
+/// A commit's place in the graph.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommitNode {
+    pub parents: Vec<ObjectId>,
+    /// The committer's time in seconds since 1970.
+    pub time: i64,
+    /// 1 more than the greatest of the parents', 1 without parents; `None` = not known. An ancestor's is less.
+    pub generation: Option<u32>,
+}
+
 /// A set of packs in a total order, readable at any offset.
 ///
 /// Implemented by a snapshot of an archive, by a pack and idx on disk, and by two stores in a row.
@@ -116,6 +126,11 @@ pub trait PackStore: Send + Sync {
     fn read_exact_at(&self, pack: PackRank, offset: u64, buf: &mut [u8]) -> Result<()>;
     /// Returns the lowest-ranked entry of `id`, or `None` where no pack has it.
     fn lookup(&self, id: &oid) -> Result<Option<Location>>;
+    /// Returns a commit's place in the graph, where that is known without reading the commit. `None` says nothing of whether it
+    /// is there.
+    fn commit_node(&self, _id: &oid) -> Result<Option<CommitNode>> {
+        Ok(None)
+    }
     /// Returns all entries of pack `pack`. May read and check megabytes: for work on a whole pack, not for single look-ups.
     fn entries(&self, pack: PackRank) -> Result<Arc<EntryTable>>;
 }

@@ -300,8 +300,11 @@ fn name_object(err: Error, id: &oid) -> Error {
     }
 }
 
-/// Checks that `object` is what its id says.
-pub(super) fn check_id(store: &dyn PackStore, id: &oid, object: &Object) -> Result<()> {
+/// Checks that `object` is what its id says, in the object format of `store`.
+///
+/// # Errors
+/// Fails with [`Error::MalformedObject`] where it is not.
+pub fn check_id(store: &dyn PackStore, id: &oid, object: &Object) -> Result<()> {
     let mut hasher = gix_hash::hasher(store.object_format());
     hasher.update(format!("{} {}\0", object.kind, object.data.len()).as_bytes());
     hasher.update(&object.data);

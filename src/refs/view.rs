@@ -4,6 +4,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use arrow_array::{Array, BinaryArray, FixedSizeBinaryArray, RecordBatch, StructArray, cast::AsArray};
 use bstr::{BStr, BString, ByteSlice};
+use gix_hash::oid;
 
 use super::{Ref, Target, inline::Changes, name::is_line};
 use crate::format::{batch::object_id, columns::RefRow, schema::column};
@@ -62,6 +63,13 @@ impl RefTable {
         self.names().value(index).as_bstr()
     }
 
+    /// Returns the names that get the value `id` here, without a look at any other column.
+    fn names_of<'a>(&'a self, id: &'a oid) -> impl Iterator<Item = &'a BStr> {
+        let oids: &FixedSizeBinaryArray = self.rows.column(2).as_fixed_size_binary();
+        let holds = move |index: &usize| oids.is_valid(*index) && oids.value(*index) == id.as_bytes();
+        (0..self.len()).filter(holds).map(|index| self.name(index))
+    }
+
     /// Returns the value at `index`; `None` means deleted.
     pub fn target(&self, index: usize) -> Option<Target> {
         let oid = |column: usize| {
@@ -114,6 +122,17 @@ impl RefView {
         let tables = [&self.run, &self.base].into_iter().flatten();
         let mut found = tables.filter_map(|table| table.find(name).map(|index| table.target(index)));
         found.next().flatten()
+    }
+
+    /// Returns whether a reference holds the object `id` by itself.
+    pub fn holds(&self, id: &oid) -> bool {
+        let is_it = |target: &Option<Target>| matches!(target, Some(Target::Object { oid, .. }) if *oid == id);
+        let tables = [&self.run, &self.base].into_iter().flatten();
+        // What an older table says may be superseded.
+        self.inline.values().any(is_it)
+            || tables
+                .flat_map(|table| table.names_of(id))
+                .any(|name| is_it(&self.find(name)))
     }
 
     /// Returns a reference below `name/`, where there is one that `skip` does not take away.

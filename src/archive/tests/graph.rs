@@ -1,0 +1,74 @@
+//! The commit graph in the columns: found wherever its rows went, and read no further than needed.
+
+use super::*;
+use crate::pack::CommitNode;
+
+/// A pack with commit `n`, child of `parents`.
+fn commit_pack(n: u32, parents: &[u32], generation: u32) -> NewPack {
+    let row = CommitRow {
+        oid: oid(n),
+        tree: oid(9999),
+        parents: parents.iter().map(|parent| oid(*parent)).collect(),
+        author: None,
+        committed_at: i64::from(n) * 60,
+        generation,
+    };
+    NewPack {
+        commits: vec![row],
+        proof: Proof::Closed,
+        ..pack(n, n + 1, 100)
+    }
+}
+
+#[test]
+fn commits_are_found_in_every_batch_before_and_after_merging() {
+    let sandbox = Sandbox::new();
+    let path = sandbox.archive(0);
+    for n in 1..=150 {
+        let parents: &[u32] = if n == 1 { &[] } else { &[n - 1] };
+        push(&path, commit_pack(n, parents, n), vec![set("refs/heads/main", n)]);
+        if ![1, 2, 63, 66, 150].contains(&n) {
+            continue;
+        }
+        // Each with a snapshot of its own: nothing is read before it is asked for.
+        for at in [1, n / 2 + 1, n] {
+            let snapshot = Snapshot::open(&path).unwrap();
+            let node = snapshot.commit_node(&oid(at)).unwrap().unwrap();
+            let expected = CommitNode {
+                parents: (1..at).next_back().map(oid).into_iter().collect(),
+                time: i64::from(at) * 60,
+                generation: Some(at),
+            };
+            assert_eq!(node, expected, "commit {at} of {n}");
+        }
+        let snapshot = Snapshot::open(&path).unwrap();
+        assert_eq!(snapshot.commit_node(&oid(n + 1)).unwrap(), None);
+        for at in (1..=n).rev() {
+            assert_eq!(snapshot.commit_generation(&oid(at)).unwrap(), Some(at), "{at} of {n}");
+        }
+    }
+}
+
+#[test]
+fn a_generation_of_zero_is_not_known() {
+    let sandbox = Sandbox::new();
+    let path = sandbox.archive(0);
+    push(&path, commit_pack(1, &[], 0), vec![set("refs/heads/main", 1)]);
+    let snapshot = Snapshot::open(&path).unwrap();
+    assert_eq!(snapshot.commit_generation(&oid(1)).unwrap(), None);
+    assert!(snapshot.commit_node(&oid(1)).unwrap().is_some());
+}
+
+#[test]
+fn a_snapshot_shows_what_a_reference_holds_now() {
+    let sandbox = Sandbox::new();
+    let path = sandbox.archive(3);
+    push(
+        &path,
+        pack(4, 5, 100),
+        vec![set("refs/heads/b1", 4), delete("refs/heads/b2")],
+    );
+    let snapshot = Snapshot::open(&path).unwrap();
+    let shown: Vec<bool> = (1..=5).map(|n| snapshot.shows(&oid(n)).unwrap()).collect();
+    assert_eq!(shown, [false, false, true, true, false]);
+}
