@@ -12,7 +12,7 @@ use znippy::{
     archive::Snapshot,
     pack::{
         EntryTable, Kind, PackStore,
-        emit::{copy_verbatim, emit_with},
+        emit::{Naming, copy_verbatim, emit_with},
         object::ObjectReader,
         parse,
         select::{SelectOptions, select},
@@ -116,9 +116,13 @@ impl Fetch<'_> {
             Plan::Objects(selection) => {
                 let mut staged = Staged::create(self.client)?;
                 let mut progress = Progress::new(voice, "Receiving objects", false);
-                let receipt = emit_with(reader, &selection, staged.writer(), &mut |done, total| {
-                    progress.update(done, total)
-                })?;
+                let receipt = emit_with(
+                    reader,
+                    &selection,
+                    Naming::Offset,
+                    staged.writer(),
+                    &mut |done, total| progress.update(done, total),
+                )?;
                 drop((progress, selection));
                 self.install(staged, &receipt.pack_id, &receipt.entries)
             }

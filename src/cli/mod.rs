@@ -13,6 +13,7 @@ mod man;
 mod open;
 mod output;
 mod refs;
+mod upload_pack;
 mod version;
 
 use std::{ffi::OsString, process::ExitCode};
@@ -77,6 +78,7 @@ enum Command {
     Index(index::Args),
     Refs(refs::Args),
     Config(config::Args),
+    UploadPack(upload_pack::Args),
     Man(man::Args),
     Version(version::Args),
 }
@@ -92,6 +94,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Index(args) => index::run(&args, &mut output),
         Command::Refs(args) => refs::run(&args, &mut output),
         Command::Config(args) => config::run(&args, &mut output),
+        Command::UploadPack(args) => upload_pack::run(&args, &mut output),
         Command::Man(args) => man::run(&args, &mut output),
         Command::Version(args) => version::run(&args, &mut output),
     };

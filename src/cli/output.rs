@@ -45,6 +45,11 @@ impl Output {
             .map_err(OutputError)
     }
 
+    /// Returns standard output itself, for a protocol. Nothing else may be written afterwards.
+    pub fn raw(&mut self) -> &mut impl Write {
+        &mut self.stdout
+    }
+
     /// Writes `record` as one line of JSON.
     pub fn json(&mut self, record: &impl Serialize) -> Result<(), OutputError> {
         serde_json::to_writer(&mut self.stdout, record).map_err(|error| OutputError(error.into()))?;

@@ -57,16 +57,27 @@ pub fn emit(
     out: &mut dyn Write,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Receipt> {
-    emit_with(&ObjectReader::new(store), set, out, progress)
+    emit_with(&ObjectReader::new(store), set, Naming::Offset, out, progress)
 }
 
-/// As [`emit`], with a reader whose caches may be warm already.
+/// How a delta names its base.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Naming {
+    /// By distance: shorter, and quicker to read.
+    #[default]
+    Offset,
+    /// By object id: for receivers that know nothing else. Nothing is made a delta that is none as stored.
+    Id,
+}
+
+/// As [`emit`], with a reader whose caches may be warm already, and a choice of how deltas name their bases.
 ///
 /// # Errors
 /// As [`emit`].
 pub fn emit_with(
     reader: &ObjectReader<'_>,
     set: &Selection,
+    naming: Naming,
     out: &mut dyn Write,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Receipt> {
@@ -78,7 +89,7 @@ pub fn emit_with(
     let mut emitter = Emitter {
         store,
         order: &order,
-        encoder: Encoder::new(reader, &order),
+        encoder: Encoder::new(reader, &order, naming),
         sink,
         written: Written {
             offsets: Vec::with_capacity(order.len()),

@@ -8,6 +8,7 @@ mod changes;
 pub mod delta;
 pub mod disk;
 pub mod emit;
+pub mod filter;
 pub mod finder;
 pub mod graph;
 pub mod header;
@@ -19,6 +20,7 @@ mod recent;
 pub mod resolve;
 pub mod select;
 pub mod selection;
+pub mod shallow;
 
 use std::{path::PathBuf, sync::Arc};
 

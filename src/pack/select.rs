@@ -6,6 +6,7 @@
 //! may be sent again, as git does; nothing that the receiver needs is left out.
 
 mod commits;
+mod paths;
 mod trees;
 
 use std::collections::HashSet;
@@ -13,7 +14,7 @@ use std::collections::HashSet;
 use gix_hash::{ObjectId, oid};
 
 use self::{commits::Commits, trees::Trees};
-use super::{Kind, graph::malformed, object::ObjectReader, parse, selection::Selection};
+use super::{Kind, filter::Filter, graph::malformed, object::ObjectReader, parse, selection::Selection};
 use crate::error::Result;
 
 /// How often progress is told: once in so many objects.
@@ -24,22 +25,13 @@ const PROGRESS_STEP: usize = 4096;
 pub struct SelectOptions<'a> {
     /// Commits whose parents are taken as not there, neither wanted nor had: the shallow commits of both sides.
     pub parentless: HashSet<ObjectId>,
-    /// Which objects beside commits and tags to select.
-    pub contents: Contents,
+    /// Which objects of those that are reached to select.
+    pub filter: Filter,
+    /// Leave out what is in the trees of any have, not only of boundary commits. Where history that is older than the haves
+    /// is wanted, there is no boundary.
+    pub all_haves: bool,
     /// Called now and then with the number of objects found so far.
     pub progress: Option<&'a mut dyn FnMut(u64)>,
-}
-
-/// Which objects beside commits and tags to select. Objects that are wanted by name are always selected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Contents {
-    /// Trees and blobs.
-    #[default]
-    All,
-    /// Trees only (`--filter=blob:none`).
-    Trees,
-    /// Neither (`--filter=tree:0`).
-    Nothing,
 }
 
 /// Selects what `wants` reach and `haves` do not.
@@ -60,9 +52,11 @@ pub fn select(
     let progress = options.progress.unwrap_or(&mut nowhere);
     let mut commits = Commits::new(reader, &options.parentless);
     let mut hidden = Tips::default();
+    let mut had = Vec::new();
     for have in haves {
         if let Some(commit) = hidden.follow(reader, have, None)? {
             commits.add(commit, true)?;
+            had.push(commit);
         }
     }
     let mut shown = Tips::default();
@@ -72,10 +66,36 @@ pub fn select(
         }
     }
     commits.walk(&mut selection, progress)?;
-    let graph = commits.finish();
-    Trees::new(reader, &mut selection, options.contents, progress).run(&graph, &hidden.others, &shown.others)?;
+    let graph = commits.finish(if options.all_haves { &had } else { &[] });
+    let filter = &options.filter;
+    Trees::new(reader, &mut selection, filter, progress).run(&graph, &hidden.others, &shown.others)?;
+    if ![Kind::Commit, Kind::Tree, Kind::Blob, Kind::Tag]
+        .iter()
+        .all(|kind| filter.allows_all(*kind))
+    {
+        let wanted: HashSet<&oid> = wants.iter().map(AsRef::as_ref).collect();
+        selection.retain(|id, kind| kind.is_none_or(|kind| filter.allows_all(kind)) || wanted.contains(id));
+    }
     progress(selection.len() as u64);
     Ok(selection)
+}
+
+/// Returns the commits that `tips` reach and `hidden` do not; all are commits.
+///
+/// # Errors
+/// Fails where a commit that `tips` reach is missing or malformed.
+pub fn commits_between(reader: &ObjectReader<'_>, tips: &[ObjectId], hidden: &[ObjectId]) -> Result<Vec<ObjectId>> {
+    let parentless = HashSet::new();
+    let mut commits = Commits::new(reader, &parentless);
+    for id in hidden {
+        commits.add(*id, true)?;
+    }
+    for id in tips {
+        commits.add(*id, false)?;
+    }
+    let mut selection = Selection::new(reader.store().object_format());
+    commits.walk(&mut selection, &mut |_| ())?;
+    Ok(selection.oids().collect())
 }
 
 /// The ends of chains of tags that are no commits, and the tags on the way.

@@ -7,6 +7,7 @@ pub mod capabilities;
 mod error;
 pub mod packet;
 pub mod sideband;
+pub mod upload;
 
 pub use self::{
     capabilities::Capabilities,

@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 
 use bstr::{BStr, BString, ByteSlice};
 use gix_packetline::{
-    PacketLineRef,
+    Channel, PacketLineRef,
     blocking_io::encode,
     decode::{PacketLineOrWantedSize, hex_prefix},
 };
@@ -71,9 +71,10 @@ impl<R: Read> PacketReader<R> {
         Ok(Some(Packet::Data(&self.buffer)))
     }
 
+    /// Returns the next packet's text without its line end; `None` at a packet without data.
     ///
     /// # Errors
-    /// As [`PacketReader::next`].
+    /// As [`PacketReader::next`], and where the stream ends.
     pub fn line(&mut self) -> WireResult<Option<&BStr>> {
         match self.next()? {
             Some(Packet::Data(data)) => Ok(Some(without_line_end(data))),
@@ -111,12 +112,14 @@ pub fn without_line_end(data: &[u8]) -> &BStr {
 /// Writes packets.
 pub struct PacketWriter<W> {
     output: W,
+    /// Each packet with data goes into the band of data.
+    banded: bool,
 }
 
 impl<W: Write> PacketWriter<W> {
     /// Writes to `output`, which should be buffered.
     pub fn new(output: W) -> Self {
-        PacketWriter { output }
+        PacketWriter { output, banded: false }
     }
 
     /// Writes a line, adding its end.
@@ -124,7 +127,11 @@ impl<W: Write> PacketWriter<W> {
     /// # Errors
     /// Fails where it is too long for a packet, and where the stream cannot be written.
     pub fn line(&mut self, text: impl AsRef<[u8]>) -> WireResult<()> {
-        encode::text_to_write(text.as_ref(), &mut self.output)?;
+        let text = text.as_ref();
+        match self.banded {
+            true => encode::band_to_write(Channel::Data, &[text, b"\n"].concat(), &mut self.output)?,
+            false => encode::text_to_write(text, &mut self.output)?,
+        };
         Ok(())
     }
 
@@ -133,8 +140,16 @@ impl<W: Write> PacketWriter<W> {
     /// # Errors
     /// As [`PacketWriter::line`].
     pub fn data(&mut self, data: &[u8]) -> WireResult<()> {
-        encode::data_to_write(data, &mut self.output)?;
+        match self.banded {
+            true => encode::band_to_write(Channel::Data, data, &mut self.output)?,
+            false => encode::data_to_write(data, &mut self.output)?,
+        };
         Ok(())
+    }
+
+    /// Puts lines and data into the band of data from now on, or not (`sideband-all` of version 2).
+    pub fn set_banded(&mut self, banded: bool) {
+        self.banded = banded;
     }
 
     /// Writes the error that ends a conversation.

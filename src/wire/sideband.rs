@@ -29,6 +29,7 @@ impl BandWidth {
 pub struct Sideband<'w> {
     output: &'w mut dyn Write,
     payload: usize,
+    packets: Vec<u8>,
 }
 
 impl<'w> Sideband<'w> {
@@ -36,6 +37,7 @@ impl<'w> Sideband<'w> {
         Sideband {
             output,
             payload: width.payload(),
+            packets: Vec::new(),
         }
     }
 
@@ -68,10 +70,12 @@ impl<'w> Sideband<'w> {
     }
 
     fn band(&mut self, channel: Channel, bytes: &[u8]) -> io::Result<()> {
+        // One write for all packets: heads of five bytes are not worth a system call each.
+        self.packets.clear();
         for part in bytes.chunks(self.payload) {
-            encode::band_to_write(channel, part, &mut self.output)?;
+            encode::band_to_write(channel, part, &mut self.packets)?;
         }
-        Ok(())
+        self.output.write_all(&self.packets)
     }
 }
 

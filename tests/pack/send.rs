@@ -7,9 +7,10 @@ use znippy::pack::{
     EntryTable, Location, PackRank, PackStore,
     disk::{DiskPack, Layered},
     emit::{self, Receipt},
+    filter::Filter,
     idx,
     object::ObjectReader,
-    select::{Contents, SelectOptions, select},
+    select::{SelectOptions, select},
     selection::Selection,
 };
 
@@ -310,6 +311,10 @@ fn fetch_after_fetch_gives_a_whole_repository() {
     assert!(haves.len() > 8);
 }
 
+fn filter(spec: &str) -> Filter {
+    Filter::parse(spec.into(), &mut |_| unreachable!("no patterns")).unwrap()
+}
+
 #[test]
 fn filters_and_shallow_commits_are_observed() {
     let repo = Repo::generated(Kind::Sha1, 40, 80);
@@ -320,12 +325,12 @@ fn filters_and_shallow_commits_are_observed() {
         select(&reader, &[main], &[], options).unwrap().oids().collect()
     };
     let trees = set(SelectOptions {
-        contents: Contents::Trees,
+        filter: filter("blob:none"),
         ..SelectOptions::default()
     });
     assert_eq!(trees, rev_list(&repo, &[main], &[], &["--filter=blob:none"]));
     let nothing = set(SelectOptions {
-        contents: Contents::Nothing,
+        filter: filter("tree:0"),
         ..SelectOptions::default()
     });
     assert_eq!(nothing, rev_list(&repo, &[main], &[], &["--filter=tree:0"]));

@@ -8,7 +8,7 @@ use gix_zlib::{
     stream::deflate::{Compress, FlushCompress},
 };
 
-use super::{Written, order::Order, relatives::Relatives};
+use super::{Naming, Written, order::Order, relatives::Relatives};
 use crate::{
     error::{Error, Result},
     pack::{
@@ -34,6 +34,7 @@ type Table = (Arc<EntryTable>, Vec<u32>);
 pub(super) struct Encoder<'a, 's> {
     reader: &'a ObjectReader<'s>,
     order: &'a Order<'a>,
+    naming: Naming,
     compress: Option<Compress>,
     entry: Vec<u8>,
     rebuilt: u64,
@@ -44,10 +45,11 @@ pub(super) struct Encoder<'a, 's> {
 }
 
 impl<'a, 's> Encoder<'a, 's> {
-    pub fn new(reader: &'a ObjectReader<'s>, order: &'a Order<'a>) -> Self {
+    pub fn new(reader: &'a ObjectReader<'s>, order: &'a Order<'a>, naming: Naming) -> Self {
         Encoder {
             reader,
             order,
+            naming,
             compress: None,
             entry: Vec::new(),
             rebuilt: 0,
@@ -76,6 +78,7 @@ impl<'a, 's> Encoder<'a, 's> {
         match entry.kind {
             EntryKind::Base(_) => Ok(true),
             EntryKind::RefDelta(_) => Ok(false),
+            EntryKind::OfsDelta(_) if self.naming == Naming::Id => Ok(false),
             EntryKind::OfsDelta(distance) => {
                 let base =
                     header::base_offset(self.order.start(index), distance).map_err(|why| self.invalid(index, why))?;
@@ -99,7 +102,10 @@ impl<'a, 's> Encoder<'a, 's> {
     ) -> Result<(&'b [u8], &'b [u8])> {
         let entry = self.header(index, bytes)?;
         if let Some(base) = self.base_sent(index, &entry)? {
-            let kind = EntryKind::OfsDelta(position - written.offsets[base]);
+            let kind = match self.naming {
+                Naming::Offset => EntryKind::OfsDelta(position - written.offsets[base]),
+                Naming::Id => EntryKind::RefDelta(self.order.oid(base).to_owned()),
+            };
             self.entry.clear();
             header::write_entry_header(kind, entry.size, &mut self.entry);
             return Ok((&self.entry, &bytes[entry.len..]));
@@ -169,7 +175,8 @@ impl<'a, 's> Encoder<'a, 's> {
         let bases = self.reader.bases_of(at).unwrap_or_default();
         let len = object.data.len();
         let mut made = None;
-        if DELTA_SIZES.contains(&len)
+        if self.naming == Naming::Offset
+            && DELTA_SIZES.contains(&len)
             && let Some(base) = self.relatives.nearest(index, &bases, written)?
             && base.depth < MAX_DEPTH
             && DELTA_SIZES.contains(&base.data.len())

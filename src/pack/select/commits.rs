@@ -218,8 +218,8 @@ impl<'a, 's> Commits<'a, 's> {
         Ok(())
     }
 
-    /// Returns the trees to send and to leave out.
-    pub fn finish(self) -> Graph {
+    /// Returns the trees to send and to leave out: those of boundary commits, and of `had`.
+    pub fn finish(self, had: &[ObjectId]) -> Graph {
         let mut graph = Graph {
             shown: Vec::with_capacity(self.shown.len()),
             boundary: Vec::new(),
@@ -237,6 +237,13 @@ impl<'a, 's> Commits<'a, 's> {
                     graph.boundary.push(parent_node.tree);
                 }
             }
+        }
+        let had = had.iter().filter_map(|id| self.ids.get(id.as_bytes()));
+        for node in had
+            .map(|number| &self.nodes[number as usize])
+            .filter(|node| node.flags & QUEUED != 0)
+        {
+            graph.boundary.push(node.tree);
         }
         graph
     }

@@ -2,12 +2,13 @@
 
 use gix_hash::{ObjectId, oid};
 
-use super::{Contents, PROGRESS_STEP, commits::Graph};
+use super::{PROGRESS_STEP, commits::Graph};
 use crate::{
     error::{Error, Result},
     pack::{
         Kind, Location,
         changes::{IndexedTree, visit_changes},
+        filter::{Filter, Walk},
         graph::malformed,
         header::kind_code,
         object::{Object, ObjectReader},
@@ -19,19 +20,20 @@ use crate::{
 };
 
 /// In a tree of the boundary, or in a tree that the receiver is known to have.
-const HIDDEN: u8 = 1;
-/// Selected.
-const TAKEN: u8 = 2;
+pub(super) const HIDDEN: u8 = 1;
+/// Selected, or left out by a filter for good.
+pub(super) const TAKEN: u8 = 2;
 
 /// A walk over trees.
 pub(super) struct Trees<'a, 's> {
-    reader: &'a ObjectReader<'s>,
+    pub(super) reader: &'a ObjectReader<'s>,
     selection: &'a mut Selection,
-    contents: Contents,
+    pub(super) filter: &'a Filter,
+    walk: Walk,
     progress: &'a mut dyn FnMut(u64),
     /// Ids of trees and blobs met; their numbers are places in `flags`.
-    ids: OidTable,
-    flags: Vec<u8>,
+    pub(super) ids: OidTable,
+    pub(super) flags: Vec<u8>,
     recent: Recent,
     neighbours: Neighbours,
     stack: Vec<Open>,
@@ -49,13 +51,14 @@ impl<'a, 's> Trees<'a, 's> {
     pub fn new(
         reader: &'a ObjectReader<'s>,
         selection: &'a mut Selection,
-        contents: Contents,
+        filter: &'a Filter,
         progress: &'a mut dyn FnMut(u64),
     ) -> Self {
         Trees {
             reader,
             selection,
-            contents,
+            filter,
+            walk: filter.walk(),
             progress,
             ids: OidTable::new(reader.store().object_format().len_in_bytes()),
             flags: Vec::new(),
@@ -70,7 +73,7 @@ impl<'a, 's> Trees<'a, 's> {
         for (id, kind) in hidden {
             self.hide(id, *kind)?;
         }
-        if self.contents != Contents::Nothing {
+        if self.walk != Walk::Nothing {
             for id in &graph.boundary {
                 self.hide(id, Kind::Tree)?;
             }
@@ -78,14 +81,43 @@ impl<'a, 's> Trees<'a, 's> {
         // What was met on the other side means nothing on this one.
         self.recent.forget();
         self.neighbours = Neighbours::default();
-        if self.contents != Contents::Nothing {
-            for (tree, commit) in &graph.shown {
-                self.take(tree, Kind::Tree, 0, &|| format!(" (the tree of commit {commit})"))?;
-                self.descend(TAKEN)?;
+        // What is wanted by name comes first: no filter leaves it out.
+        for (id, kind) in shown {
+            self.take_wanted(id, *kind)?;
+        }
+        match self.walk {
+            Walk::Nothing => {}
+            Walk::Paths => self.take_by_path(shown, &graph.shown)?,
+            Walk::All | Walk::Trees => {
+                for (id, _) in shown.iter().filter(|(_, kind)| *kind == Kind::Tree) {
+                    self.descend_from(id)?;
+                }
+                for (tree, commit) in &graph.shown {
+                    self.take(tree, Kind::Tree, 0, &|| format!(" (the tree of commit {commit})"))?;
+                    self.descend(TAKEN)?;
+                }
             }
         }
-        for (id, kind) in shown {
-            self.take(id, *kind, 0, &String::new)?;
+        Ok(())
+    }
+
+    /// Selects an object whatever the filter says, without what is below it.
+    fn take_wanted(&mut self, id: &oid, kind: Kind) -> Result<()> {
+        let number = self.number(id.as_bytes());
+        if self.flags[number as usize] == 0 {
+            self.flags[number as usize] = TAKEN;
+            let at = self.locate(id, &String::new)?;
+            self.select(id, kind, 0, at);
+        }
+        Ok(())
+    }
+
+    /// Selects what is below a tree that was taken already.
+    fn descend_from(&mut self, id: &oid) -> Result<()> {
+        let number = self.number(id.as_bytes());
+        if self.flags[number as usize] == TAKEN {
+            let at = self.locate(id, &String::new)?;
+            self.stack.push(Open { number, at, path: 0 });
             self.descend(TAKEN)?;
         }
         Ok(())
@@ -130,7 +162,7 @@ impl<'a, 's> Trees<'a, 's> {
             EntryMode::Blob => Kind::Blob,
             EntryMode::Submodule => return Ok(()),
         };
-        if kind == Kind::Blob && self.contents == Contents::Trees || self.recent.knows(entry.id, kind) {
+        if kind == Kind::Blob && self.walk == Walk::Trees || self.recent.knows(entry.id, kind) {
             return Ok(());
         }
         let path = path_below(path, entry.name);
@@ -149,18 +181,35 @@ impl<'a, 's> Trees<'a, 's> {
             return Ok(());
         }
         self.flags[number as usize] = TAKEN;
-        let at = self
-            .reader
-            .find(id)?
-            .ok_or_else(|| self.reader.missing(id, &named_by()))?;
-        self.selection.push_met(id, kind_code(kind), path as u32, at);
-        if self.selection.len().is_multiple_of(PROGRESS_STEP) {
-            (self.progress)(self.selection.len() as u64);
+        let at = self.locate(id, named_by)?;
+        if kind == Kind::Blob && self.is_too_large(at)? {
+            return Ok(());
         }
+        self.select(id, kind, path as u32, at);
         if kind == Kind::Tree {
             self.stack.push(Open { number, at, path });
         }
         Ok(())
+    }
+
+    pub(super) fn locate(&self, id: &oid, named_by: &dyn Fn() -> String) -> Result<Location> {
+        let found = self.reader.find(id)?;
+        found.ok_or_else(|| self.reader.missing(id, &named_by()))
+    }
+
+    /// Returns whether the filter leaves out the blob at `at` for its size.
+    pub(super) fn is_too_large(&self, at: Location) -> Result<bool> {
+        match self.filter.blobs_below() {
+            Some(limit) => Ok(limit == 0 || self.reader.header_at(at)?.1 >= limit),
+            None => Ok(false),
+        }
+    }
+
+    pub(super) fn select(&mut self, id: &oid, kind: Kind, path: u32, at: Location) {
+        self.selection.push_met(id, kind_code(kind), path, at);
+        if self.selection.len().is_multiple_of(PROGRESS_STEP) {
+            (self.progress)(self.selection.len() as u64);
+        }
     }
 
     /// Hides an object unless that was done; a tree also goes onto the stack. The receiver's own gaps are not followed.
@@ -178,7 +227,7 @@ impl<'a, 's> Trees<'a, 's> {
         Ok(())
     }
 
-    fn number(&mut self, id: &[u8]) -> u32 {
+    pub(super) fn number(&mut self, id: &[u8]) -> u32 {
         let (number, new) = self.ids.insert(id);
         if new {
             self.flags.push(0);
@@ -187,7 +236,7 @@ impl<'a, 's> Trees<'a, 's> {
     }
 }
 
-fn id_of(bytes: &[u8]) -> &oid {
+pub(super) fn id_of(bytes: &[u8]) -> &oid {
     oid::from_bytes_unchecked(bytes)
 }
 
@@ -210,7 +259,7 @@ impl From<Error> for Trouble {
 }
 
 /// Returns what stands for the path `name` below `path`.
-fn path_below(path: u64, name: &[u8]) -> u64 {
+pub(super) fn path_below(path: u64, name: &[u8]) -> u64 {
     // FNV-1a. Paths that fall together only make a worse neighbour.
     name.iter()
         .fold((path ^ 0x2f).wrapping_mul(0x100_0000_01b3), |hash, byte| {

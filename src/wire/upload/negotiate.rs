@@ -1,0 +1,103 @@
+//! Whether the client has told enough of what it has.
+
+use std::collections::{HashMap, HashSet};
+
+use gix_hash::ObjectId;
+
+use super::View;
+use crate::{
+    error::Result,
+    pack::{
+        Kind,
+        graph::{peel, read_commit},
+    },
+};
+
+/// What the client has in common with the archive.
+#[derive(Debug, Default)]
+pub(super) struct Common {
+    /// Objects that both have, in the order in which the client named them.
+    pub haves: Vec<ObjectId>,
+    /// The commits among them, and their parents: who has a commit has those.
+    known: HashSet<ObjectId>,
+    /// The date of the oldest of them.
+    oldest: Option<i64>,
+    /// Commits that were found to lead to a known one, or not to.
+    leads: HashMap<ObjectId, bool>,
+}
+
+impl View<'_> {
+    /// Notes that the client has `id`. Returns whether the archive has it too.
+    pub(super) fn note_have(&self, common: &mut Common, id: ObjectId) -> Result<bool> {
+        let Some((kind, _)) = self.reader.header(&id)? else {
+            return Ok(false);
+        };
+        common.haves.push(id);
+        if kind == Kind::Commit {
+            let commit = read_commit(&self.reader, &id)?;
+            common.known.insert(id);
+            common.known.extend(commit.parents);
+            common.oldest = Some(common.oldest.map_or(commit.time, |oldest| oldest.min(commit.time)));
+            common.leads.clear();
+        }
+        Ok(true)
+    }
+
+    /// Returns whether every want leads to a commit that both have: then more haves would make the pack smaller at best.
+    pub(super) fn is_enough(&self, common: &mut Common, wants: &[ObjectId]) -> Result<bool> {
+        let Some(oldest) = common.oldest else {
+            return Ok(false);
+        };
+        for want in wants {
+            let (kind, target) = peel(&self.reader, want)?;
+            let start = target.unwrap_or(*want);
+            if kind != Kind::Commit && target.is_none()
+                || !matches!(self.reader.header(&start)?, Some((Kind::Commit, _)))
+            {
+                continue;
+            }
+            if !self.leads_to_known(common, start, oldest)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Walks from `start` to a known commit, depth first, not to commits older than `oldest`.
+    fn leads_to_known(&self, common: &mut Common, start: ObjectId, oldest: i64) -> Result<bool> {
+        // Each commit on the way with its parents still to be tried.
+        let mut way: Vec<(ObjectId, Vec<ObjectId>)> = Vec::new();
+        let mut next = Some(start);
+        loop {
+            if let Some(id) = next.take() {
+                let leads = match common.leads.get(&id) {
+                    Some(leads) => Some(*leads),
+                    None if common.known.contains(&id) => Some(true),
+                    None => None,
+                };
+                match leads {
+                    Some(true) => {
+                        common.leads.extend(way.into_iter().map(|(id, _)| (id, true)));
+                        return Ok(true);
+                    }
+                    Some(false) => {}
+                    None => {
+                        let commit = read_commit(&self.reader, &id)?;
+                        // Met again on another way, it is being tried already: no use for now.
+                        common.leads.insert(id, false);
+                        if commit.time >= oldest {
+                            way.push((id, commit.parents));
+                        }
+                    }
+                }
+            }
+            match way.last_mut() {
+                None => return Ok(false),
+                Some((_, parents)) => match parents.pop() {
+                    Some(parent) => next = Some(parent),
+                    None => drop(way.pop()),
+                },
+            }
+        }
+    }
+}
