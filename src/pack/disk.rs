@@ -55,6 +55,14 @@ impl DiskPack {
     /// As [`DiskPack::open`], apart from the index.
     pub fn with_entries(pack: &Path, entries: EntryTable, pack_id: ObjectId) -> Result<DiskPack> {
         let file = File::open(pack).map_err(Error::io(pack, "open"))?;
+        DiskPack::with_file(file, pack, entries, pack_id)
+    }
+
+    /// Takes an open pack, to be called `pack`, whose entries are known already.
+    ///
+    /// # Errors
+    /// As [`DiskPack::with_entries`].
+    pub fn with_file(file: File, pack: &Path, entries: EntryTable, pack_id: ObjectId) -> Result<DiskPack> {
         let len = file.metadata().map_err(Error::io(pack, "read the size of"))?.len();
         let format = pack_id.kind();
         let mut it = DiskPack {

@@ -55,12 +55,14 @@ pub struct EntryHeader {
     pub len: usize,
 }
 
+/// The reason where bytes end before the header does.
+pub(super) const SHORT: &str = "the header is cut off";
+
 /// Parses the entry header at the start of `bytes`.
 ///
 /// # Errors
 /// Fails with the reason where the bytes are no header or end too early.
 pub fn parse_entry_header(bytes: &[u8], format: gix_hash::Kind) -> Result<EntryHeader, &'static str> {
-    const SHORT: &str = "the header is cut off";
     let first = *bytes.first().ok_or(SHORT)?;
     let mut size = u64::from(first & 0x0f);
     let (mut byte, mut len, mut shift) = (first, 1, 4);

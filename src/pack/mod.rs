@@ -13,6 +13,7 @@ pub mod finder;
 pub mod graph;
 pub mod header;
 pub mod idx;
+pub mod incoming;
 pub mod object;
 mod oid_table;
 pub mod parse;

@@ -6,6 +6,7 @@
 pub mod capabilities;
 mod error;
 pub mod packet;
+pub mod receive;
 pub mod sideband;
 pub mod upload;
 

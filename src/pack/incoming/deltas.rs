@@ -1,0 +1,147 @@
+//! The second pass: every delta is built from its base, which gives it its name.
+
+use std::{collections::HashMap, fs::File, os::unix::fs::FileExt, sync::Arc};
+
+use gix_hash::{Kind as Format, ObjectId};
+use gix_zlib::{Decompress, FlushDecompress, Status};
+
+use super::{Entry, IncomingError, stream::invalid};
+use crate::pack::{
+    Kind, delta,
+    header::{self, EntryKind},
+};
+
+/// Names the deltas among `entries`. Those that are none have their names in `ids`; the last entry ends at `end`.
+///
+/// # Errors
+/// Fails where a base is not in the pack, or a delta was not made for it.
+pub(super) fn name(
+    spool: &File,
+    format: Format,
+    entries: &[Entry],
+    end: u64,
+    most: u64,
+    ids: &mut [Option<ObjectId>],
+) -> Result<(), IncomingError> {
+    let mut waiting = Waiting::new(entries)?;
+    let mut builder = Builder {
+        spool,
+        entries,
+        end,
+        most,
+        inflate: Decompress::new(),
+    };
+    for at in 0..entries.len() {
+        let (EntryKind::Base(kind), Some(id)) = (entries[at].kind, ids[at]) else {
+            continue;
+        };
+        let children = waiting.take(at, &id);
+        if children.is_empty() {
+            continue;
+        }
+        let data = Arc::new(builder.inflate(at)?);
+        let mut open: Vec<_> = children.into_iter().map(|child| (child, Arc::clone(&data))).collect();
+        drop(data);
+        // Depth first, so that few bases are held at a time.
+        while let Some((child, base)) = open.pop() {
+            let built = Arc::new(builder.build(child, &base)?);
+            let id = object_id(format, kind, &built).map_err(|why| invalid(entries[child].offset, &why))?;
+            ids[child] = Some(id);
+            let children = waiting.take(child, &id);
+            open.extend(children.into_iter().map(|child| (child, Arc::clone(&built))));
+        }
+    }
+    match (0..entries.len()).find(|at| ids[*at].is_none()) {
+        None => Ok(()),
+        Some(at) => Err(match entries[at].kind {
+            EntryKind::RefDelta(base) => {
+                IncomingError::Invalid(format!("the pack needs object {base}, which is not in it"))
+            }
+            _ => invalid(entries[at].offset, "no object leads to it"),
+        }),
+    }
+}
+
+/// Deltas that wait for their base.
+struct Waiting {
+    by_entry: HashMap<usize, Vec<usize>>,
+    by_id: HashMap<ObjectId, Vec<usize>>,
+}
+
+impl Waiting {
+    fn new(entries: &[Entry]) -> Result<Waiting, IncomingError> {
+        let mut waiting = Waiting {
+            by_entry: HashMap::new(),
+            by_id: HashMap::new(),
+        };
+        for (at, entry) in entries.iter().enumerate() {
+            match entry.kind {
+                EntryKind::Base(_) => {}
+                EntryKind::RefDelta(base) => waiting.by_id.entry(base).or_default().push(at),
+                EntryKind::OfsDelta(distance) => {
+                    let base = header::base_offset(entry.offset, distance).map_err(|why| invalid(entry.offset, why))?;
+                    let base = entries[..at]
+                        .binary_search_by_key(&base, |entry| entry.offset)
+                        .map_err(|_| invalid(entry.offset, "its delta base is no entry of the pack"))?;
+                    waiting.by_entry.entry(base).or_default().push(at);
+                }
+            }
+        }
+        Ok(waiting)
+    }
+
+    /// Returns the deltas that are made from entry `at`, whose object is `id`.
+    fn take(&mut self, at: usize, id: &ObjectId) -> Vec<usize> {
+        let mut children = self.by_entry.remove(&at).unwrap_or_default();
+        children.extend(self.by_id.remove(id).into_iter().flatten());
+        children
+    }
+}
+
+/// Builds objects from the stored pack.
+struct Builder<'a> {
+    spool: &'a File,
+    entries: &'a [Entry],
+    end: u64,
+    most: u64,
+    inflate: Decompress,
+}
+
+impl Builder<'_> {
+    /// Returns the inflated data of an entry. Its size was found to be right in the first pass.
+    fn inflate(&mut self, at: usize) -> Result<Vec<u8>, IncomingError> {
+        let entry = &self.entries[at];
+        let start = entry.offset + u64::from(entry.header_len);
+        let end = self.entries.get(at + 1).map_or(self.end, |next| next.offset);
+        let mut packed = vec![0; (end - start) as usize];
+        self.spool
+            .read_exact_at(&mut packed, start)
+            .map_err(IncomingError::Spool)?;
+        // One byte more, so that an empty object has room to end in.
+        let mut data = vec![0; entry.size as usize + 1];
+        self.inflate.reset();
+        let status = self.inflate.decompress(&packed, &mut data, FlushDecompress::Finish);
+        if !matches!(status, Ok(Status::StreamEnd)) || self.inflate.total_out() != entry.size {
+            return Err(invalid(entry.offset, "its compressed data changed on the disk"));
+        }
+        data.pop();
+        Ok(data)
+    }
+
+    fn build(&mut self, at: usize, base: &[u8]) -> Result<Vec<u8>, IncomingError> {
+        let delta = self.inflate(at)?;
+        let mut data = Vec::new();
+        match delta::apply(base, &delta, self.most, &mut data) {
+            Ok(()) => Ok(data),
+            Err("the object exceeds the size limit") => Err(IncomingError::TooLarge),
+            Err(why) => Err(invalid(self.entries[at].offset, why)),
+        }
+    }
+}
+
+fn object_id(format: Format, kind: Kind, data: &[u8]) -> Result<ObjectId, String> {
+    let mut hasher = gix_hash::hasher(format);
+    hasher.update(format!("{kind} {}\0", data.len()).as_bytes());
+    hasher.update(data);
+    hasher.try_finalize().map_err(|error| error.to_string())
+}

@@ -1,0 +1,277 @@
+//! From a request and a pack to a commit.
+
+use std::{collections::HashSet, fs::File, io::BufRead, path::Path, sync::Arc};
+
+use bstr::{BStr, BString, ByteSlice};
+use gix_hash::ObjectId;
+
+use super::{
+    Command, Policy, ReceiveOptions, Report, Request, Snapshot,
+    report::Status,
+};
+use crate::{
+    Error, Result,
+    archive::{self, HeadHint, NewPack, Transaction, prove},
+    pack::{
+        Kind, PackStore,
+        disk::{DiskPack, Layered},
+        graph::{is_ancestor, peel},
+        incoming::{self, Limits},
+        object::ObjectReader,
+    },
+    refs::{EditResult, Expected, RefEdit, Rejection, Target, name},
+};
+
+/// What the spool is called in messages.
+const SPOOL: &str = "the pushed pack";
+
+/// So many commits are looked at to tell whether an update rewinds: the archive only remembers that it may.
+const REWIND_BOUND: usize = 2000;
+
+/// Stores a push, and returns what became of it.
+pub(super) fn store(
+    snapshot: &Snapshot,
+    policy: &Policy,
+    request: &Request,
+    input: &mut dyn BufRead,
+    options: ReceiveOptions<'_>,
+) -> Report {
+    match try_store(snapshot, policy, request, input, options) {
+        Ok(report) => report,
+        Err(Error::InvalidPack { why, .. }) if !request.shallow.is_empty() && why.contains("is missing") => Report {
+            unpack: None,
+            statuses: vec![Status::No("shallow update not allowed".into()); request.commands.len()],
+            warnings: vec![],
+        },
+        Err(error) => Report::failed(request, error.to_string()),
+    }
+}
+
+fn try_store(
+    snapshot: &Snapshot,
+    policy: &Policy,
+    request: &Request,
+    input: &mut dyn BufRead,
+    options: ReceiveOptions<'_>,
+) -> Result<Report> {
+    let ReceiveOptions {
+        actor,
+        spool,
+        policy: write_policy,
+        ..
+    } = options;
+    let pack = match request.has_pack() {
+        true => receive(snapshot, policy, input, spool)?,
+        false => None,
+    };
+    let mut statuses: Vec<Option<Status>> = request.commands.iter().map(refuse_early).collect();
+    let new: Vec<ObjectId> = request.commands.iter().filter_map(|command| command.new).collect();
+    let pack = match pack {
+        Some(pack) => Some(proven(snapshot, pack, &new)?),
+        None => None,
+    };
+    let edits = edits(snapshot, pack.as_ref(), request, &mut statuses)?;
+    let applies = |status: &Option<Status>| status.is_none();
+    if request.is_atomic() && !statuses.iter().all(applies) {
+        for status in statuses.iter_mut().filter(|status| status.is_none()) {
+            *status = Some(Status::No("atomic push failure".into()));
+        }
+    }
+    if !statuses.iter().any(applies) {
+        return Ok(report(statuses, vec![], vec![]));
+    }
+    let rewinds: Vec<bool> = edits.iter().map(|edit| edit.rewinds).collect();
+    let transaction = Transaction {
+        basis: Some(snapshot.clone()),
+        packs: pack.into_iter().map(|(_, pack)| pack).collect(),
+        edits,
+        atomic: request.is_atomic(),
+        actor,
+        settings: request.push_options.iter().map(|option| option_name(option.as_bstr())).collect(),
+        head: HeadHint {
+            candidates: head_candidates(request),
+        },
+        is_push: true,
+        ..Transaction::default()
+    };
+    let outcome = archive::commit(snapshot.path(), transaction, write_policy)?;
+    let results = outcome.results.into_iter().zip(rewinds).map(|(result, rewinds)| match result {
+        EditResult::Applied { old } => Status::Ok {
+            forced: rewinds && old.is_some(),
+            old: old.and_then(|old| match old {
+                Target::Object { oid, .. } => Some(oid),
+                Target::Symbolic(_) => None,
+            }),
+        },
+        EditResult::Unchanged => Status::Ok {
+            old: None,
+            forced: false,
+        },
+        EditResult::Rejected(Rejection::Stale { .. }) => Status::No("failed to update ref".into()),
+        EditResult::Rejected(Rejection::Atomic) => Status::No("atomic push failure".into()),
+        EditResult::Rejected(why) => Status::No(why.to_string()),
+    });
+    let mut warnings = outcome.warnings;
+    warnings.extend(
+        outcome
+            .head_moved
+            .map(|branch| format!("HEAD of the archive is now {branch}")),
+    );
+    if outcome.head_unborn {
+        warnings.push("HEAD of the archive names no branch now: a clone will check out nothing".into());
+    }
+    Ok(report(statuses, results.collect(), warnings))
+}
+
+/// Puts the results of the edits in the places of the commands that they are of.
+fn report(statuses: Vec<Option<Status>>, results: Vec<Status>, warnings: Vec<String>) -> Report {
+    let mut results = results.into_iter();
+    let unknown = || Status::No("not done".into());
+    let statuses = statuses
+        .into_iter()
+        .map(|status| status.or_else(|| results.next()).unwrap_or_else(unknown));
+    Report {
+        unpack: None,
+        statuses: statuses.collect(),
+        warnings,
+    }
+}
+
+/// Takes the pack out of the stream. `None` where it has no objects.
+fn receive(
+    snapshot: &Snapshot,
+    policy: &Policy,
+    input: &mut dyn BufRead,
+    spool: &dyn Fn() -> std::io::Result<File>,
+) -> Result<Option<DiskPack>> {
+    let path = Path::new(SPOOL);
+    let file = spool().map_err(Error::io(path, "make room for"))?;
+    let limits = Limits {
+        pack: policy.max_input_size().unwrap_or(u64::MAX),
+        object: policy.max_object_size().unwrap_or(Limits::default().object),
+    };
+    let format = snapshot.object_format();
+    let received = incoming::receive(input, &file, format, limits, &mut |_, _| ());
+    let received = received.map_err(|error| Error::InvalidPack {
+        name: SPOOL.into(),
+        why: error.to_string(),
+    })?;
+    if received.entries.is_empty() {
+        return Ok(None);
+    }
+    DiskPack::with_file(file, path, received.entries, received.id).map(Some)
+}
+
+/// Proves that every object bears its name and that nothing is missing.
+fn proven(snapshot: &Snapshot, pack: DiskPack, tips: &[ObjectId]) -> Result<(DiskPack, NewPack)> {
+    let proven = prove(Some(snapshot), &pack, 0, tips, None)?;
+    let file = pack.file().try_clone().map_err(Error::io(SPOOL, "read"))?;
+    let mut entries = pack.table().as_ref().clone();
+    (entries.kinds, entries.sizes) = (proven.kinds, proven.sizes);
+    let new = NewPack {
+        file,
+        path: SPOOL.into(),
+        id: pack.pack_id(0),
+        entries,
+        proof: proven.proof,
+        commits: proven.commits,
+    };
+    Ok((pack, new))
+}
+
+/// Judges what needs no object.
+fn refuse_early(command: &Command) -> Option<Status> {
+    let is_name = command.name.starts_with(b"refs/") && name::validate(command.name.as_bstr()).is_ok();
+    (command.new.is_some() && !is_name).then(|| Status::No("funny refname".into()))
+}
+
+/// Makes the edits of the commands that no status refuses, and adds statuses where one cannot be made.
+fn edits(
+    snapshot: &Snapshot,
+    pack: Option<&(DiskPack, NewPack)>,
+    request: &Request,
+    statuses: &mut [Option<Status>],
+) -> Result<Vec<RefEdit>> {
+    // New objects first: most questions are about them.
+    let mut stores: Vec<&dyn PackStore> = Vec::new();
+    stores.extend(pack.map(|(pack, _)| pack as &dyn PackStore));
+    stores.push(snapshot);
+    let store = Layered::new(&stores)?;
+    let reader = ObjectReader::new(&store);
+    let mut edits = Vec::new();
+    let mut seen = HashSet::new();
+    for (command, status) in request.commands.iter().zip(statuses.iter_mut()) {
+        if status.is_none() && !seen.insert(&command.name) {
+            *status = Some(Status::No("multiple updates for ref".into()));
+        }
+        if status.is_none() {
+            match edit(snapshot, &reader, command)? {
+                Ok(edit) => edits.push(edit),
+                Err(why) => *status = Some(Status::No(why)),
+            }
+        }
+    }
+    Ok(edits)
+}
+
+fn edit(snapshot: &Snapshot, reader: &ObjectReader<'_>, command: &Command) -> Result<Result<RefEdit, String>> {
+    let mut name = command.name.clone();
+    let mut expected = command.old.map_or(Expected::Absent, Expected::Oid);
+    // An update goes through a symbolic reference, a deletion deletes the reference itself.
+    for _ in 0..5 {
+        match snapshot.find_ref(name.as_bstr())? {
+            Some(Target::Symbolic(to)) if command.new.is_none() => {
+                expected = Expected::Symbolic(to);
+                break;
+            }
+            Some(Target::Symbolic(to)) => name = to,
+            _ => break,
+        }
+    }
+    let mut rewinds = false;
+    let new = match command.new {
+        None => None,
+        Some(new) => {
+            if reader.find(&new)?.is_none() {
+                return Ok(Err("bad pack".into()));
+            }
+            let (kind, peeled) = peel(reader, &new)?;
+            if kind != Kind::Commit && name.starts_with(b"refs/heads/") {
+                return Ok(Err(format!("a branch must point at a commit, not at a {kind}")));
+            }
+            if let Some(old) = command.old {
+                rewinds = !fast_forwards(reader, &old, peeled.as_ref().unwrap_or(&new));
+            }
+            Some(Target::Object { oid: new, peeled })
+        }
+    };
+    Ok(Ok(RefEdit {
+        name,
+        expected,
+        new,
+        rewinds,
+    }))
+}
+
+/// Returns whether the new value is known to keep the old one reachable.
+fn fast_forwards(reader: &ObjectReader<'_>, old: &ObjectId, new: &ObjectId) -> bool {
+    let is_commit = |id| matches!(reader.header(id), Ok(Some((Kind::Commit, _))));
+    is_commit(old) && is_commit(new) && matches!(is_ancestor(reader, old, new, Some(REWIND_BOUND)), Ok(Some(true)))
+}
+
+/// HEAD of an archive without branches: the only branch that is pushed is what the client calls its own.
+fn head_candidates(request: &Request) -> Vec<BString> {
+    let branches = request
+        .commands
+        .iter()
+        .filter(|command| command.new.is_some() && command.name.starts_with(b"refs/heads/"));
+    let mut branches = branches.map(|command| command.name.clone());
+    let first = branches.next();
+    first.filter(|_| branches.next().is_none()).into_iter().collect()
+}
+
+/// Only the name of a push option is stored: its value may be a secret.
+fn option_name(option: &BStr) -> (String, Vec<u8>) {
+    let name = option.split_once_str("=").map_or(option.as_bytes(), |(name, _)| name);
+    ("push-option".to_owned(), name.to_vec())
+}
