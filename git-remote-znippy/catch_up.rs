@@ -49,12 +49,18 @@ pub fn catch_up(path: &Path, config: &Config, voice: Voice) -> Result<()> {
     Ok(())
 }
 
+/// Returns a command that runs the program `name`, which lies beside this one.
+///
+/// # Errors
+/// Fails where the system cannot tell where this one is.
+pub fn sibling(name: &str) -> Result<Command> {
+    let program = std::env::current_exe().context("cannot tell where this program is")?;
+    Ok(Command::new(program.with_file_name(name)))
+}
+
 /// Starts `znippy index`, which lies beside this program, in a session of its own with nothing of ours open.
 fn detach(path: &Path) -> Result<()> {
-    let program = std::env::current_exe()
-        .context("cannot tell where this program is")?
-        .with_file_name("znippy");
-    let mut command = Command::new(program);
+    let mut command = sibling("znippy")?;
     command.args(["--quiet", "index", "--detach", "--"]).arg(path);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let status = command.status().context("cannot run znippy")?;

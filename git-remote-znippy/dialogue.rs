@@ -8,7 +8,7 @@ use std::{
     path::PathBuf,
 };
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use bstr::{BStr, BString, ByteSlice};
 use gix_hash::Kind;
 use znippy::{
@@ -17,7 +17,7 @@ use znippy::{
 };
 
 use crate::{
-    catch_up,
+    catch_up::{self, sibling},
     cleanup::Guard,
     client::Client,
     config::{self, Config},
@@ -137,6 +137,7 @@ impl<R: BufRead, W: Write> Session<R, W> {
                 Reply::Unsupported => self.reply(b"unsupported\n")?,
                 Reply::Error(why) => self.reply(format!("error {why}\n").as_bytes())?,
             },
+            b"connect" if argument == "git-upload-archive" => return self.upload_archive().map(|()| false),
             b"connect" => self.reply(b"fallback\n")?,
             b"list" if argument == "for-push" => self.list_for_push()?,
             b"list" => self.list()?,
@@ -151,6 +152,24 @@ impl<R: BufRead, W: Write> Session<R, W> {
             _ => bail!("git sent the unknown command '{}'", ui::text(line)),
         }
         Ok(true)
+    }
+
+    /// Hands the conversation over to `znippy upload-archive`. git waits for the answer, so no byte that is meant for that program
+    /// was read here.
+    ///
+    /// # Errors
+    /// Fails where it cannot be run.
+    fn upload_archive(&mut self) -> Result<()> {
+        // What is no archive is told before git believes that somebody is there.
+        self.remote.open(self.options.voice)?;
+        let mut command = sibling("znippy")?;
+        command
+            .args(["--quiet", "upload-archive", "--"])
+            .arg(self.remote.path());
+        self.reply(b"\n")?;
+        // Where that fails, it has told git why.
+        command.status().context("cannot run znippy upload-archive")?;
+        Ok(())
     }
 
     /// Takes leave of git. Where it had nothing to push and the archive is empty or missing, the question is why: an

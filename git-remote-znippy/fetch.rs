@@ -20,13 +20,13 @@ use znippy::{
     },
     policy::Service,
     refs::{Ref, Target},
+    trust::{self, TrustList},
 };
 
 use crate::{
     cleanup::Guard,
     client::Client,
     config::Config,
-    guard,
     haves::haves,
     install::{Indexing, Staged, Sync, strictness},
     options::Options,
@@ -182,12 +182,29 @@ impl Fetch<'_> {
         Ok(Brought { keep, complete })
     }
 
+    /// Returns whether the user trusts this archive, whoever wrote it.
+    fn is_trusted(&self) -> bool {
+        let uuid = self.snapshot.uuid();
+        if self.config.all("znippy.trust").any(|trusted| trusted == uuid) {
+            return true;
+        }
+        let Some(directory) = dirs::config_dir() else {
+            return false;
+        };
+        match TrustList::read(&directory.join("znippy").join("trusted")) {
+            Ok(list) => list.contains(&uuid),
+            Err(error) => {
+                self.options.voice.warning(error);
+                false
+            }
+        }
+    }
+
     /// Returns why objects must be hashed again before they are believed to bear their names.
     fn distrust(&self) -> Option<&'static str> {
-        let uuid = self.snapshot.uuid();
-        let owner = match self.config.all("znippy.trust").any(|trusted| trusted == uuid) {
+        let owner = match self.is_trusted() {
             true => None,
-            false => guard::distrust(self.remote.path()),
+            false => trust::distrust(self.remote.path()),
         };
         owner.or_else(|| {
             (!self.snapshot.is_closed()).then_some("not all of it is proven yet (`znippy index` does that)")

@@ -1,9 +1,6 @@
-//! Reasons not to create an archive where there is none, and not to trust one that is there.
+//! Reasons not to create an archive where there is none.
 
-use std::{
-    os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use bstr::{BString, ByteSlice};
 
@@ -50,48 +47,6 @@ fn decoded(field: &[u8]) -> BString {
         }
     }
     out
-}
-
-/// Why bytes of an archive are not taken as they are.
-///
-/// Dropping a pack into a repository bypasses the check of every object's name that git makes for what comes over a
-/// network. That is right only where nobody but the user can have written the file.
-pub fn distrust(path: &Path) -> Option<&'static str> {
-    let Ok(meta) = std::fs::metadata(path) else {
-        return Some("its owner cannot be read");
-    };
-    let user = rustix::process::geteuid().as_raw();
-    // 65534 is what an unmapped owner looks like from inside of a user namespace: it could be anybody.
-    if meta.uid() != user || user == 65534 {
-        return Some("it belongs to another user");
-    }
-    // The group bits hold the mask of an access control list where there is one, so they cover it.
-    if meta.mode() & 0o022 != 0 {
-        return Some("others may write to it");
-    }
-    match rustix::fs::statfs(path) {
-        Ok(disk) if has_real_owners(disk.f_type as u64) => None,
-        _ => Some("its file system does not vouch for the owner"),
-    }
-}
-
-/// Local file systems that store who owns a file. A network disk shows what its server says, FAT what a mount option says.
-fn has_real_owners(magic: u64) -> bool {
-    // From linux/magic.h: ext2 to ext4, xfs, btrfs, tmpfs, overlayfs, f2fs, bcachefs, zfs, ramfs, jfs, reiserfs.
-    const LOCAL: [u64; 11] = [
-        0xEF53,
-        0x5846_5342,
-        0x9123_683E,
-        0x0102_1994,
-        0x794C_7630,
-        0xF2F5_2010,
-        0xCA45_1A4E,
-        0x2FC1_2FC1,
-        0x8584_58F6,
-        0x3153_464A,
-        0x5265_4973,
-    ];
-    LOCAL.contains(&(magic & 0xFFFF_FFFF))
 }
 
 #[cfg(test)]

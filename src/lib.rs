@@ -27,6 +27,7 @@
 //! | [`archive`] | paths, locks, the order of a commit, snapshots |
 //! | [`policy`] | what an archive allows: its settings and what they mean |
 //! | [`refs`] | values and edits of references, and git's rules for them |
+//! | [`trust`] | who can have written a file; nothing of what is in it |
 //! | [`pack`] | git's packs: reading objects, walking the graph, building packs; nothing of archives |
 //! | [`mod@format`] | what every byte of the file means, and how to tell a whole commit from a torn one; nothing of git |
 //! | [`media`] | bytes at offsets, syncs, and the lock; nothing of formats |
@@ -46,5 +47,6 @@ pub mod media;
 pub mod pack;
 pub mod policy;
 pub mod refs;
+pub mod trust;
 pub mod wire;
 pub use error::{Error, Result};

@@ -12,7 +12,11 @@ mod init;
 mod man;
 mod open;
 mod output;
+mod receive_pack;
 mod refs;
+mod shell;
+mod trust;
+mod upload_archive;
 mod upload_pack;
 mod version;
 
@@ -78,6 +82,10 @@ enum Command {
     Index(index::Args),
     Refs(refs::Args),
     Config(config::Args),
+    Trust(trust::Args),
+    ReceivePack(receive_pack::Args),
+    UploadArchive(upload_archive::Args),
+    Shell(shell::Args),
     UploadPack(upload_pack::Args),
     Man(man::Args),
     Version(version::Args),
@@ -95,6 +103,10 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Refs(args) => refs::run(&args, &mut output),
         Command::Config(args) => config::run(&args, &mut output),
         Command::UploadPack(args) => upload_pack::run(&args, &mut output),
+        Command::Trust(args) => trust::run(&args, &mut output),
+        Command::ReceivePack(args) => receive_pack::run(&args, &mut output),
+        Command::UploadArchive(args) => upload_archive::run(&args, &mut output),
+        Command::Shell(args) => shell::run(&args, &mut output),
         Command::Man(args) => man::run(&args, &mut output),
         Command::Version(args) => version::run(&args, &mut output),
     };

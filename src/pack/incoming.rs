@@ -111,7 +111,10 @@ fn table(entries: &[Entry], ids: Vec<ObjectId>, format: Format) -> Result<EntryT
     let mut order: Vec<usize> = (0..entries.len()).collect();
     order.sort_unstable_by_key(|at| ids[*at]);
     if let Some(twice) = order.windows(2).find(|pair| ids[pair[0]] == ids[pair[1]]) {
-        return Err(IncomingError::Invalid(format!("object {} is in the pack twice", ids[twice[0]])));
+        return Err(IncomingError::Invalid(format!(
+            "object {} is in the pack twice",
+            ids[twice[0]]
+        )));
     }
     let mut table = EntryTable {
         oid_len: format.len_in_bytes(),

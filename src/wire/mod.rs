@@ -9,6 +9,7 @@ pub mod packet;
 pub mod receive;
 pub mod sideband;
 pub mod upload;
+pub mod upload_archive;
 
 pub use self::{
     capabilities::Capabilities,

@@ -149,7 +149,9 @@ impl<'i, 'f> Stream<'i, 'f> {
         let mut id = ObjectId::null(self.format);
         self.bytes(id.as_mut_slice())?;
         if id != expected {
-            return Err(IncomingError::Invalid("the pack does not have the hash that it ends with".into()));
+            return Err(IncomingError::Invalid(
+                "the pack does not have the hash that it ends with".into(),
+            ));
         }
         self.out.flush().map_err(IncomingError::Spool)?;
         Ok((id, end))
@@ -158,5 +160,7 @@ impl<'i, 'f> Stream<'i, 'f> {
 
 /// Returns the error that the entry at `offset` is no good.
 pub(super) fn invalid(offset: u64, why: &str) -> IncomingError {
-    IncomingError::Invalid(format!("the entry at offset {offset} of the pack cannot be read: {why}"))
+    IncomingError::Invalid(format!(
+        "the entry at offset {offset} of the pack cannot be read: {why}"
+    ))
 }

@@ -70,7 +70,10 @@ impl Request {
         if request.commands.is_empty() {
             return Ok(None);
         }
-        let theirs = request.capabilities.value("object-format").map_or("sha1".into(), BString::from);
+        let theirs = request
+            .capabilities
+            .value("object-format")
+            .map_or("sha1".into(), BString::from);
         if theirs != format.to_string() {
             let why = format!("the archive holds {format} objects, the repository uses {theirs}; they cannot be mixed");
             return Err(WireError::refused(why));
@@ -109,9 +112,12 @@ impl Request {
 fn command(line: &[u8], format: Format) -> WireResult<Command> {
     let mut fields = line.splitn(3, |byte| *byte == b' ');
     let mut field = || {
-        fields
-            .next()
-            .ok_or_else(|| WireError::refused(format!("protocol error: expected old/new/ref, got '{}'", line.as_bstr())))
+        fields.next().ok_or_else(|| {
+            WireError::refused(format!(
+                "protocol error: expected old/new/ref, got '{}'",
+                line.as_bstr()
+            ))
+        })
     };
     let (old, new, name) = (object_id(field()?, format)?, object_id(field()?, format)?, field()?);
     let value = |id: ObjectId| (!id.is_null()).then_some(id);
@@ -148,7 +154,9 @@ mod tests {
         let (a, b, zero) = ("a".repeat(40), "b".repeat(40), "0".repeat(40));
         let stream = [
             packet(&format!("shallow {b}\n")),
-            packet(&format!("{zero} {a} refs/heads/x y\0 report-status push-options object-format=sha1")),
+            packet(&format!(
+                "{zero} {a} refs/heads/x y\0 report-status push-options object-format=sha1"
+            )),
             packet(&format!("{a} {zero} refs/heads/gone\n")),
             "0000".into(),
             packet("ci.skip"),
@@ -178,6 +186,10 @@ mod tests {
             let refused = read(&format!("{}0000", packet(&line)));
             assert!(matches!(refused, Err(WireError::Refused(_))), "{line}");
         }
-        assert!(read(&packet(&format!("{a} {a} refs/heads/x"))).unwrap_err().is_hang_up());
+        assert!(
+            read(&packet(&format!("{a} {a} refs/heads/x")))
+                .unwrap_err()
+                .is_hang_up()
+        );
     }
 }

@@ -14,7 +14,7 @@ use std::{
     io::{BufRead, Write},
 };
 
-use bstr::{BString, ByteSlice};
+use bstr::BString;
 use gix_hash::Kind as Format;
 
 use self::{

@@ -43,7 +43,9 @@ impl Report {
         let mut writer = PacketWriter::new(Vec::new());
         writer.line(format!("unpack {}", self.unpack.as_deref().unwrap_or("ok")))?;
         for (command, status) in request.commands.iter().zip(&self.statuses) {
-            let line = |word: &str, rest: &str| -> BString { [word.as_bytes(), &command.name, rest.as_bytes()].concat().into() };
+            let line = |word: &str, rest: &str| -> BString {
+                [word.as_bytes(), &command.name, rest.as_bytes()].concat().into()
+            };
             match status {
                 Status::No(why) => writer.line(line("ng ", &format!(" {}", one_line(why))))?,
                 Status::Ok { old, forced } => {
@@ -64,5 +66,7 @@ impl Report {
 
 /// Keeps a message from being taken for further lines.
 fn one_line(text: &str) -> String {
-    text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
+    text.chars()
+        .map(|char| if char.is_control() { ' ' } else { char })
+        .collect()
 }

@@ -1,14 +1,11 @@
 //! From a request and a pack to a commit.
 
-use std::{collections::HashSet, fs::File, io::BufRead, path::Path, sync::Arc};
+use std::{collections::HashSet, fs::File, io::BufRead, path::Path};
 
 use bstr::{BStr, BString, ByteSlice};
 use gix_hash::ObjectId;
 
-use super::{
-    Command, Policy, ReceiveOptions, Report, Request, Snapshot,
-    report::Status,
-};
+use super::{Command, Policy, ReceiveOptions, Report, Request, Snapshot, report::Status};
 use crate::{
     Error, Result,
     archive::{self, HeadHint, NewPack, Transaction, prove},
@@ -87,7 +84,11 @@ fn try_store(
         edits,
         atomic: request.is_atomic(),
         actor,
-        settings: request.push_options.iter().map(|option| option_name(option.as_bstr())).collect(),
+        settings: request
+            .push_options
+            .iter()
+            .map(|option| option_name(option.as_bstr()))
+            .collect(),
         head: HeadHint {
             candidates: head_candidates(request),
         },
@@ -95,22 +96,26 @@ fn try_store(
         ..Transaction::default()
     };
     let outcome = archive::commit(snapshot.path(), transaction, write_policy)?;
-    let results = outcome.results.into_iter().zip(rewinds).map(|(result, rewinds)| match result {
-        EditResult::Applied { old } => Status::Ok {
-            forced: rewinds && old.is_some(),
-            old: old.and_then(|old| match old {
-                Target::Object { oid, .. } => Some(oid),
-                Target::Symbolic(_) => None,
-            }),
-        },
-        EditResult::Unchanged => Status::Ok {
-            old: None,
-            forced: false,
-        },
-        EditResult::Rejected(Rejection::Stale { .. }) => Status::No("failed to update ref".into()),
-        EditResult::Rejected(Rejection::Atomic) => Status::No("atomic push failure".into()),
-        EditResult::Rejected(why) => Status::No(why.to_string()),
-    });
+    let results = outcome
+        .results
+        .into_iter()
+        .zip(rewinds)
+        .map(|(result, rewinds)| match result {
+            EditResult::Applied { old } => Status::Ok {
+                forced: rewinds && old.is_some(),
+                old: old.and_then(|old| match old {
+                    Target::Object { oid, .. } => Some(oid),
+                    Target::Symbolic(_) => None,
+                }),
+            },
+            EditResult::Unchanged => Status::Ok {
+                old: None,
+                forced: false,
+            },
+            EditResult::Rejected(Rejection::Stale { .. }) => Status::No("failed to update ref".into()),
+            EditResult::Rejected(Rejection::Atomic) => Status::No("atomic push failure".into()),
+            EditResult::Rejected(why) => Status::No(why.to_string()),
+        });
     let mut warnings = outcome.warnings;
     warnings.extend(
         outcome
@@ -164,7 +169,7 @@ fn receive(
 
 /// Proves that every object bears its name and that nothing is missing.
 fn proven(snapshot: &Snapshot, pack: DiskPack, tips: &[ObjectId]) -> Result<(DiskPack, NewPack)> {
-    let proven = prove(Some(snapshot), &pack, 0, tips, None)?;
+    let proven = prove(Some(snapshot), &pack, 0, tips, None, None)?;
     let file = pack.file().try_clone().map_err(Error::io(SPOOL, "read"))?;
     let mut entries = pack.table().as_ref().clone();
     (entries.kinds, entries.sizes) = (proven.kinds, proven.sizes);
