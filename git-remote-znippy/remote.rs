@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use bstr::{BStr, BString, ByteSlice};
 use znippy::{
     Error,
-    archive::Snapshot,
+    archive::{Durability, Snapshot},
     locate::{self, Located, Places},
 };
 
@@ -141,6 +141,24 @@ impl Remote {
             ),
             _ => Ok(()),
         }
+    }
+
+    /// Returns when a push counts as done: the remote's own setting, else the general one.
+    ///
+    /// # Errors
+    /// Fails where the setting has a value that does not exist.
+    pub fn durability(&self, config: &Config) -> Result<Durability> {
+        let own = config.remote(self.name.as_bstr(), "znippydurability");
+        let Some(value) = own.or_else(|| config.get("znippy.durability")) else {
+            return Ok(Durability::default());
+        };
+        let setting = match own {
+            Some(_) => format!("remote.{}.znippyDurability", self.name),
+            None => "znippy.durability".into(),
+        };
+        let name = value.to_ascii_lowercase();
+        let durability = name.to_str_lossy().parse();
+        durability.map_err(|why: String| anyhow!("{setting}: {why}"))
     }
 
     /// Checks that a missing archive may be created by a push.

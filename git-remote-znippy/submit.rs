@@ -53,6 +53,7 @@ impl Push<'_> {
         let mut on_copy = |done, total| progress.update(done, total);
         let mut on_wait = |text: &str| voice.note(text);
         let lock = WritePolicy {
+            durability: self.remote.durability(self.config)?,
             on_wait: Some(&mut on_wait),
             on_copy: Some(&mut on_copy),
             ..WritePolicy::default()
@@ -133,6 +134,9 @@ impl Push<'_> {
         for warning in &outcome.warnings {
             voice.warning(format_args!("{}: {warning}", self.remote.path().display()));
         }
+        for note in &outcome.notes {
+            voice.detail(format_args!("{}: {note}", self.remote.path().display()));
+        }
         if let (Some(branch), Some(_)) = (&outcome.head_moved, self.snapshot) {
             voice.note(format_args!("HEAD of the archive is now {}", ui::text(branch)));
         }
@@ -165,7 +169,7 @@ impl Push<'_> {
             None => (Proof::None, Vec::new()),
         };
         Ok(NewPack {
-            file,
+            data: file.into(),
             path,
             id,
             entries,

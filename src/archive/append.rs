@@ -12,22 +12,30 @@
 
 use std::{
     fs::File,
-    io::{self, Read, Seek, SeekFrom},
+    io::{self, IoSlice, Read, Seek, SeekFrom},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use gix_hash::ObjectId;
 
-use super::{NewPack, prepare::Prepared};
+use super::{
+    CheckedPack, NewPack, PackData,
+    durability::{Arm, Unlanded},
+    prepare::Prepared,
+};
 use crate::{
     error::{Error, Result},
-    media::{Medium, read_vec},
+    format::ALIGN,
+    media::{DiskFile, Medium, read_vec},
 };
 
-/// Commits up to this size are written with one call.
+/// Pack files up to this size are read whole, so that their commit is written with one call.
 const SINGLE_WRITE: u64 = 4 << 20;
 const COPY_CHUNK: usize = 1 << 20;
+/// Buffers up to this size are put together before they are written.
+const SMALL: usize = 16 << 10;
 
 /// Where the bytes of a pack come from.
 pub enum PackSource {
@@ -38,14 +46,25 @@ pub enum PackSource {
         len: u64,
         id: ObjectId,
     },
+    /// Bytes that were checked already.
+    Memory(Arc<CheckedPack>),
     /// A place in the archive itself that was checked already.
     Archive { at: u64, len: u64 },
 }
 
 impl PackSource {
-    /// Takes the file of a new pack.
+    /// Takes the bytes of a new pack.
     pub fn new(pack: &NewPack) -> Result<PackSource> {
-        let file = pack.file.try_clone().map_err(Error::io(&pack.path, "read"))?;
+        let file = match &pack.data {
+            PackData::Checked(checked) if checked.id() == pack.id => return Ok(PackSource::Memory(checked.clone())),
+            PackData::Checked(_) => {
+                return Err(invalid(
+                    &pack.path,
+                    "it does not end with the hash that it is named after",
+                ));
+            }
+            PackData::File(file) => file.try_clone().map_err(Error::io(&pack.path, "read"))?,
+        };
         let len = file.metadata().map_err(Error::io(&pack.path, "stat"))?.len();
         Ok(PackSource::File {
             file,
@@ -59,6 +78,7 @@ impl PackSource {
     pub fn len(&self) -> u64 {
         match self {
             PackSource::File { len, .. } | PackSource::Archive { len, .. } => *len,
+            PackSource::Memory(pack) => pack.bytes().len() as u64,
         }
     }
 
@@ -66,6 +86,7 @@ impl PackSource {
     fn copy(&self, medium: &dyn Medium, archive: &Path, mut sink: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         match self {
             PackSource::File { file, path, len, id } => copy_pack(file, path, *len, id, sink),
+            PackSource::Memory(pack) => sink(pack.bytes()),
             PackSource::Archive { at, len } => {
                 let mut done = 0;
                 while done < *len {
@@ -79,58 +100,153 @@ impl PackSource {
     }
 }
 
-/// Writes a prepared commit, pack bytes included. Nothing is synced, no slot is touched.
+/// Why a commit was not appended.
+#[derive(Debug)]
+pub enum Failure {
+    /// Before its end was written, or while it was: what is left of it is no commit.
+    Incomplete(Error),
+    /// The file is not the archive any more.
+    NotOurs(Error),
+    /// A sync failed: nothing is known of what was written.
+    Unsynced(io::Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Incomplete(error)
+    }
+}
+
+impl Failure {
+    /// Returns the error to tell where nothing needs to be taken back.
+    pub fn into_error(self, path: &Path) -> Error {
+        match self {
+            Failure::Incomplete(error) | Failure::NotOurs(error) => error,
+            Failure::Unsynced(source) => Error::io(path, "sync")(source),
+        }
+    }
+}
+
+/// Writes a prepared commit, pack bytes included, and lands it by way of `arm`. No slot is touched.
 ///
 /// # Errors
-/// Fails where the medium does, or where a pack's bytes do not have the hash that it is named after.
+/// [`Failure`] says how far it got.
 pub fn write(
-    medium: &dyn Medium,
+    file: &dyn DiskFile,
     path: &Path,
-    prepared: &mut Prepared,
+    prepared: &Prepared,
+    arm: &mut dyn Arm,
+    still_ours: &dyn Fn() -> Result<()>,
     mut on_copy: impl FnMut(u64, u64),
-) -> Result<()> {
+) -> Result<(), Failure> {
     let Prepared { commit, packs } = prepared;
-    let put = |at: u64, bytes: &[u8]| medium.write_all_at(at, bytes).map_err(write_error(path));
     let total = commit.pack_end - commit.pack_at;
-    let single = commit.end() - commit.at <= SINGLE_WRITE;
-    let mut pending = std::mem::take(&mut commit.metadata);
-    let mut at = commit.at;
+    let mut feed = Feed {
+        file,
+        path,
+        at: commit.at,
+        pieces: vec![],
+        len: 0,
+        single: total <= SINGLE_WRITE,
+    };
+    feed.small(&commit.metadata);
     for chunk in &commit.columns {
-        // Small buffers travel together; large ones are not copied for it.
-        if !single && pending.len() + chunk.len() > COPY_CHUNK {
-            put(at, &pending)?;
-            at += pending.len() as u64;
-            pending.clear();
-        }
-        if !single && chunk.len() > COPY_CHUNK {
-            put(at, chunk)?;
-            at += chunk.len() as u64;
-        } else {
-            pending.extend_from_slice(chunk);
+        match chunk.len() {
+            ..=SMALL => feed.small(chunk),
+            _ => feed.large(chunk),
         }
     }
     let mut done = 0;
-    for pack in packs.iter() {
-        pack.copy(medium, path, |bytes| {
-            if single {
-                pending.extend_from_slice(bytes);
-            } else {
-                if !pending.is_empty() {
-                    put(at, &pending)?;
-                    at += pending.len() as u64;
-                    pending.clear();
-                }
-                put(at, bytes)?;
-                at += bytes.len() as u64;
-            }
-            done += bytes.len() as u64;
+    for pack in packs {
+        match pack {
+            PackSource::Memory(pack) if pack.bytes().len() > SMALL => feed.large(pack.bytes()),
+            pack => pack.copy(file, path, |bytes| {
+                feed.small(bytes);
+                done += bytes.len() as u64;
+                on_copy(done, total);
+                feed.make_room()
+            })?,
+        }
+        if let PackSource::Memory(pack) = pack {
+            done += pack.bytes().len() as u64;
             on_copy(done, total);
-            Ok(())
-        })?;
+        }
     }
-    pending.resize(pending.len() + (commit.footer_at - commit.pack_end) as usize, 0);
-    pending.extend_from_slice(&commit.footer_bytes);
-    put(at, &pending)
+    feed.small(&[0; ALIGN as usize][..(commit.footer_at - commit.pack_end) as usize]);
+    feed.small(&commit.footer_bytes);
+    let landed = arm.land(file, feed.at, &feed.slices(), still_ours);
+    landed.map_err(|unlanded| match unlanded {
+        Unlanded::Write(source) => Failure::Incomplete(write_error(path)(source)),
+        Unlanded::NotOurs(error) => Failure::NotOurs(error),
+        Unlanded::Sync(source) => Failure::Unsynced(source),
+    })
+}
+
+/// What is to be written next, in as few pieces as can be had without copying what is large.
+struct Feed<'a> {
+    file: &'a dyn DiskFile,
+    path: &'a Path,
+    /// Where the first piece goes.
+    at: u64,
+    pieces: Vec<Piece<'a>>,
+    /// Bytes of all pieces.
+    len: usize,
+    /// Keep everything for one write.
+    single: bool,
+}
+
+enum Piece<'a> {
+    Own(Vec<u8>),
+    Borrowed(&'a [u8]),
+}
+
+impl<'a> Feed<'a> {
+    /// Adds a copy of some bytes.
+    fn small(&mut self, bytes: &[u8]) {
+        self.len += bytes.len();
+        match self.pieces.last_mut() {
+            Some(Piece::Own(own)) => own.extend_from_slice(bytes),
+            _ => self.pieces.push(Piece::Own(bytes.to_vec())),
+        }
+    }
+
+    /// Adds bytes that are not copied.
+    fn large(&mut self, bytes: &'a [u8]) {
+        self.len += bytes.len();
+        self.pieces.push(Piece::Borrowed(bytes));
+    }
+
+    /// Writes what there is, unless the whole commit goes with one write.
+    fn make_room(&mut self) -> Result<()> {
+        if self.single || self.len < COPY_CHUNK {
+            return Ok(());
+        }
+        let written = self.file.write_slices_at(self.at, &self.slices());
+        written.map_err(write_error(self.path))?;
+        self.at += self.len as u64;
+        self.len = 0;
+        // The buffer is used again.
+        let spare = self.pieces.pop().and_then(|piece| match piece {
+            Piece::Own(mut own) => {
+                own.clear();
+                Some(Piece::Own(own))
+            }
+            Piece::Borrowed(_) => None,
+        });
+        self.pieces.clear();
+        self.pieces.extend(spare);
+        Ok(())
+    }
+
+    fn slices(&self) -> Vec<IoSlice<'_>> {
+        self.pieces
+            .iter()
+            .map(|piece| match piece {
+                Piece::Own(own) => IoSlice::new(own),
+                Piece::Borrowed(bytes) => IoSlice::new(bytes),
+            })
+            .collect()
+    }
 }
 
 /// Hands the bytes of a pack to `sink` and checks them against the hash that the pack is named after.
@@ -141,10 +257,7 @@ fn copy_pack(
     id: &ObjectId,
     mut sink: impl FnMut(&[u8]) -> Result<()>,
 ) -> Result<()> {
-    let invalid = |why: &str| Error::InvalidPack {
-        name: path.display().to_string(),
-        why: why.into(),
-    };
+    let invalid = |why: &str| invalid(path, why);
     let mut trailer = vec![0; id.kind().len_in_bytes()];
     let body = len
         .checked_sub(trailer.len() as u64)
@@ -170,6 +283,13 @@ fn copy_pack(
     match hasher.try_finalize() {
         Ok(actual) if actual == *id => Ok(()),
         _ => Err(invalid("its bytes do not have the hash that it ends with")),
+    }
+}
+
+fn invalid(path: &Path, why: &str) -> Error {
+    Error::InvalidPack {
+        name: path.display().to_string(),
+        why: why.into(),
     }
 }
 

@@ -4,14 +4,9 @@ use std::path::Path;
 
 use gix_hash::oid;
 
-use super::{
-    Outcome, Snapshot, Transaction, WritePolicy,
-    enforce::Rules,
-    prepare::Addition,
-    writer::{Writer, with_writer},
-};
+use super::{Appender, Outcome, Snapshot, Transaction, WritePolicy, enforce::Rules, prepare::Addition, writer::Writer};
 use crate::{
-    error::Result,
+    error::{Error, Result},
     pack::{EntryTable, PackStore},
     refs::{
         EditResult,
@@ -26,26 +21,29 @@ use crate::{
 ///
 /// # Errors
 /// Nothing was committed, with one exception that says so: [`crate::Error::DurabilityUnknown`].
-pub fn commit(path: &Path, transaction: Transaction, mut policy: WritePolicy<'_>) -> Result<Outcome> {
-    if transaction.dry_run {
-        return dry_run(path, &transaction, &policy);
-    }
-    let basis = transaction.basis.clone();
-    with_writer(path, basis.as_ref(), &mut policy, |writer, policy| {
-        commit_locked(writer, transaction, policy)
-    })
+pub fn commit(path: &Path, transaction: Transaction, policy: WritePolicy<'_>) -> Result<Outcome> {
+    Appender::new(path, policy).commit(transaction)
 }
 
 /// Judges a transaction without lock or write.
-fn dry_run(path: &Path, transaction: &Transaction, policy: &WritePolicy<'_>) -> Result<Outcome> {
+pub(super) fn dry_run(path: &Path, transaction: &Transaction, policy: &WritePolicy<'_>) -> Result<Outcome> {
     let snapshot = Snapshot::open_on(policy.disk, path)?;
     let applied = judge(&snapshot, transaction)?;
     Ok(outcome(applied, false, snapshot.warnings().to_vec()))
 }
 
-fn commit_locked(writer: Writer<'_>, transaction: Transaction, policy: &mut WritePolicy<'_>) -> Result<Outcome> {
+pub(super) fn commit_locked(
+    writer: Writer<'_>,
+    transaction: Transaction,
+    policy: &mut WritePolicy<'_>,
+) -> Result<Outcome> {
     let applied = judge(&writer.snapshot, &transaction)?;
-    if applied.changes.is_empty() {
+    // Packs whose references were all refused are nothing to keep; packs that came without any are.
+    let only_packs = transaction.edits.is_empty() && !transaction.packs.is_empty();
+    if only_packs && let Some(why) = Rules::new(&writer.snapshot, &transaction)?.forbid_all() {
+        return Err(Error::Invalid(format!("{}: {why}", writer.snapshot.path().display())));
+    }
+    if applied.changes.is_empty() && !only_packs {
         let warnings = writer.snapshot.warnings().to_vec();
         return Ok(outcome(applied, false, warnings));
     }
@@ -95,5 +93,6 @@ fn outcome(applied: Applied, written: bool, warnings: Vec<String>) -> Outcome {
         head_unborn,
         written,
         warnings,
+        notes: vec![],
     }
 }

@@ -15,6 +15,7 @@ use super::{
     HeadHint, Outcome, Transaction, WritePolicy,
     append::{self, write_error},
     commit::commit,
+    durability::Fast,
     prepare::{Addition, prepare},
 };
 use crate::{
@@ -106,6 +107,7 @@ fn try_create(
         head_unborn: false,
         written,
         warnings: vec![],
+        notes: vec![],
     };
     if transaction.dry_run || applied.changes.is_empty() {
         return Ok(Created::Yes(outcome(false)));
@@ -132,13 +134,15 @@ fn try_create(
         settings: transaction.settings.clone(),
         ..Addition::default()
     };
-    let mut prepared = prepare(path, &empty_state(ident), &view, addition)?;
+    let prepared = prepare(path, &empty_state(ident), &view, addition)?;
     let on_copy = |done, total| {
         if let Some(on_copy) = &mut policy.on_copy {
             on_copy(done, total);
         }
     };
-    append::write(medium.as_ref(), path, &mut prepared, on_copy)?;
+    // Nobody can see the file yet: it is synced as a whole, and before that nothing counts.
+    let written = append::write(medium.as_ref(), path, &prepared, &mut Fast, &|| Ok(()), on_copy);
+    written.map_err(|failure| failure.into_error(path))?;
     let end = prepared.commit.end();
     let slot = Slot {
         write: 1,
@@ -162,7 +166,7 @@ fn try_create(
 
 fn clone_pack(pack: &super::NewPack) -> Result<super::NewPack> {
     Ok(super::NewPack {
-        file: pack.file.try_clone().map_err(Error::io(&pack.path, "read"))?,
+        data: pack.data.try_clone().map_err(Error::io(&pack.path, "read"))?,
         path: pack.path.clone(),
         id: pack.id,
         entries: EntryTable::clone(&pack.entries),

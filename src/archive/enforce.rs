@@ -45,6 +45,11 @@ impl<'a> Rules<'a> {
         })
     }
 
+    /// Returns why nothing of the transaction may be done, not even what changes no reference.
+    pub fn forbid_all(&self) -> Option<&Rejection> {
+        self.all.as_ref()
+    }
+
     /// Returns why the settings forbid to change a reference that holds `old`. The words are those of git's own server.
     ///
     /// # Errors
@@ -98,7 +103,7 @@ fn too_large(snapshot: &Snapshot, policy: &Policy, packs: &[NewPack]) -> Result<
     if let Some(limit) = policy.max_input_size() {
         let mut bytes = 0;
         for pack in packs {
-            bytes += pack.file.metadata().map_err(Error::io(&pack.path, "stat"))?.len();
+            bytes += pack.data.len().map_err(Error::io(&pack.path, "stat"))?;
         }
         if bytes > limit {
             return Ok(Some(format!(
@@ -163,7 +168,7 @@ impl PackStore for Incoming<'_> {
         self.packs.len() as PackRank
     }
     fn pack_len(&self, pack: PackRank) -> u64 {
-        self.pack(pack).file.metadata().map_or(0, |metadata| metadata.len())
+        self.pack(pack).data.len().unwrap_or(0)
     }
     fn pack_id(&self, pack: PackRank) -> ObjectId {
         self.pack(pack).id
@@ -172,9 +177,8 @@ impl PackStore for Incoming<'_> {
         self.pack(pack).path.display().to_string()
     }
     fn read_exact_at(&self, pack: PackRank, offset: u64, buf: &mut [u8]) -> Result<()> {
-        use std::os::unix::fs::FileExt;
         let pack = self.pack(pack);
-        pack.file
+        pack.data
             .read_exact_at(buf, offset)
             .map_err(Error::io(&pack.path, "read"))
     }

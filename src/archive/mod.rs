@@ -1,13 +1,17 @@
 //! An archive: create it, open a snapshot of it, commit to it.
 
 mod append;
+mod appender;
+mod batch;
 mod catch_up;
 mod commit;
 mod configure;
 mod create;
+pub mod durability;
 mod enforce;
 mod graph;
 mod merge;
+mod new_pack;
 mod open;
 mod packs;
 mod parents;
@@ -23,10 +27,14 @@ use std::{path::PathBuf, time::Duration};
 use bstr::BString;
 use gix_hash::ObjectId;
 
+pub use appender::Appender;
+pub use batch::Batch;
 pub use catch_up::{CaughtUp, Unsound, catch_up, unproven};
 pub use commit::commit;
 pub use configure::configure;
 pub use create::{create, create_with};
+pub use durability::Durability;
+pub use new_pack::{CheckedPack, PackData};
 pub use open::Snapshot;
 pub use parents::Theirs;
 pub use prove::{Proven, prove};
@@ -66,13 +74,12 @@ pub struct Info {
     pub dead_bytes: u64,
 }
 
-/// A pack to be stored: a finished, self-contained file on the local disk.
+/// A pack to be stored: finished and self-contained.
 pub struct NewPack {
-    /// The pack file. Read from its start; not needed after the commit.
-    pub file: std::fs::File,
+    pub data: PackData,
     /// What to call it in an error message.
     pub path: PathBuf,
-    /// Its trailing hash; checked while the bytes are copied.
+    /// Its trailing hash.
     pub id: ObjectId,
     pub entries: EntryTable,
     /// What was proven of it.
@@ -120,14 +127,8 @@ pub struct Outcome {
     /// False where there was nothing to write.
     pub written: bool,
     pub warnings: Vec<String>,
-}
-
-/// When a commit counts as done.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Durability {
-    /// When it survives a power loss: one append, one sync.
-    #[default]
-    Safe,
+    /// What only a curious user wants to know.
+    pub notes: Vec<String>,
 }
 
 /// How to write: on which disk, how long and how loudly to wait for the writer lock, and when it is done.

@@ -17,7 +17,7 @@ use crate::{
         batch::{Batch, ReadError},
         footer::RefsRow,
         head::{Head, HeadError},
-        recover::{Check, Recovered, State, Tail, check_commit, recover},
+        recover::{Check, Recovered, Scrutiny, State, Tail, check_commit, recover},
         slot::Slot,
     },
     media::{Disk, DiskFile, FileKind, LocalDisk, LockByte, Medium, Stat},
@@ -73,20 +73,23 @@ impl Snapshot {
                 // Another commit was finished meanwhile.
                 len = file.len().map_err(Error::io(path, "stat"))?;
             }
-            // While somebody writes, what lies beyond the slot is unfinished by definition. A disk that cannot be asked is
-            // judged by the bytes.
-            let is_written = || file.is_locked(LockByte::Writer).unwrap_or(false);
-            let beyond = head.newest_slot().is_none_or(|slot| slot.append != len);
-            let judge_tail = beyond && attempt < MAX_REOPENS && !is_written();
-            let recovered = match recover(file.as_ref(), &head, len, judge_tail) {
-                Ok(recovered) => recovered,
-                Err(error) => return Err(describe_loss(path, &head, len, error)),
+            let look = |scrutiny: Option<Scrutiny<'_>>| {
+                recover(file.as_ref(), &head, len, scrutiny).map_err(|error| describe_loss(path, &head, len, error))
             };
+            let beyond = head.newest_slot().is_none_or(|slot| slot.append != len);
+            // Commits that count in this residence are whole whatever else is going on.
+            let residence = if beyond { file.residence() } else { None };
+            let resident = residence.as_deref();
+            let recovered = look(resident.map(Scrutiny::OnlyResident))?;
+            // While somebody writes, the rest of what lies beyond the slot is unfinished by definition. A disk that cannot be
+            // asked is judged by the bytes.
+            let is_written = || file.is_locked(LockByte::Writer).unwrap_or(false);
+            if recovered.state.append == len || attempt == MAX_REOPENS || is_written() {
+                return Ok(Snapshot::new(path, file, recovered, len));
+            }
+            let recovered = look(Some(resident.map_or(Scrutiny::EveryByte, Scrutiny::Resident)))?;
             // A writer that came while the tail was judged may have cut it off or finished it.
-            if judge_tail
-                && recovered.tail != Tail::Clean
-                && (is_written() || read_head(file.as_ref(), path, len)? != head)
-            {
+            if recovered.tail != Tail::Clean && (is_written() || read_head(file.as_ref(), path, len)? != head) {
                 continue;
             }
             return Ok(Snapshot::new(path, file, recovered, len));
@@ -118,6 +121,20 @@ impl Snapshot {
                 graph: Graph::default(),
             }),
         }
+    }
+
+    /// Makes the snapshot of the state that a commit to this one made in `medium`. What is known of the references is kept
+    /// where only the newest of them changed.
+    pub(crate) fn followed_by(&self, medium: Arc<dyn Medium>, recovered: Recovered, file_len: u64) -> Snapshot {
+        let next = Snapshot::new(&self.inner.path, medium, recovered, file_len);
+        let (old, new) = (&self.state().footer, &next.state().footer);
+        if let Some(view) = self.inner.refs.get()
+            && (old.refs.base, old.refs.run) == (new.refs.base, new.refs.run)
+            && let Some(inline) = inline::decode(&new.refs.inline, new.ident.object_format)
+        {
+            let _ = next.inner.refs.set(RefView { inline, ..view.clone() });
+        }
+        next
     }
 
     pub fn path(&self) -> &Path {
@@ -310,6 +327,11 @@ pub(crate) fn is_same_file(disk: &dyn Disk, open: &Stat, path: &Path) -> bool {
 
 /// Reads the head of a file of `len` bytes.
 pub(crate) fn read_head(medium: &dyn Medium, path: &Path, len: u64) -> Result<Head> {
+    Ok(read_head_bytes(medium, path, len)?.1)
+}
+
+/// Reads the head of a file of `len` bytes, and returns its bytes too.
+pub(crate) fn read_head_bytes(medium: &dyn Medium, path: &Path, len: u64) -> Result<(Vec<u8>, Head)> {
     let not_an_archive = |why: &str| Error::NotAnArchive {
         path: path.into(),
         why: why.into(),
@@ -347,14 +369,14 @@ pub(crate) fn read_head(medium: &dyn Medium, path: &Path, len: u64) -> Result<He
         })?;
         attempt += 1;
         if head.has_all_slots() || attempt > SLOT_RETRIES {
-            return Ok(head);
+            return Ok((bytes, head));
         }
     }
 }
 
 /// Returns whether a whole commit lies where the first one must: an archive then, whatever became of its head.
 fn starts_with_commit(medium: &dyn Medium, path: &Path, len: u64) -> Result<bool> {
-    let first = check_commit(medium, None, (CommitId::NONE, 0), HEAD_LEN, len, false);
+    let first = check_commit(medium, None, (CommitId::NONE, 0), HEAD_LEN, len, Scrutiny::Outline);
     Ok(matches!(first.map_err(Error::io(path, "read"))?, Check::Whole(_)))
 }
 

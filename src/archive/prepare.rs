@@ -41,6 +41,8 @@ pub struct Addition {
     pub policy: Option<Vec<(String, Vec<u8>)>>,
     /// Older rows that move along.
     pub merge: Option<Merge>,
+    /// Where the commit counts before it is synced; `None` for one that is synced before it is told of.
+    pub residence: Option<String>,
 }
 
 /// A row about an older row, and what it changes in the totals.
@@ -143,7 +145,8 @@ pub fn prepare(path: &Path, state: &State, view: &RefView, addition: Addition) -
         .flat_map(|pack| pack.id.as_slice().to_vec())
         .collect();
     let columns = columns::encode(rows, kind).map_err(|why| Error::Invalid(format!("{}: {why}", path.display())))?;
-    let commit = encode(columns, state.append, state.footer.commit_id, &pack_ids, footer, level);
+    let (previous, residence) = (state.footer.commit_id, addition.residence.as_deref());
+    let commit = encode(columns, state.append, previous, &pack_ids, footer, level, residence);
     if commit.footer_bytes.len() as u64 > MAX_FOOTER_LEN {
         // Readers would refuse it.
         let batches = commit.footer.blocks.len();

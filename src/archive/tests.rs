@@ -5,6 +5,7 @@ use std::{fs, path::Path};
 use bstr::ByteSlice;
 use gix_hash::{Kind, ObjectId};
 
+mod arms;
 mod commits;
 mod damage;
 mod graph;
@@ -73,7 +74,7 @@ fn pack(from: u32, to: u32, len: usize) -> NewPack {
         ..EntryTable::default()
     };
     NewPack {
-        file,
+        data: file.into(),
         path: "test.pack".into(),
         id,
         entries,

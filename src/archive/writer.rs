@@ -3,33 +3,104 @@
 use std::{io, path::Path, sync::Arc};
 
 use super::{
-    Snapshot, WritePolicy,
-    append::{self, write_error},
+    Durability, Snapshot, WritePolicy,
+    append::{self, Failure, write_error},
+    durability::Arm,
     merge,
-    open::{describe_loss, is_same_file, open_file, read_head},
+    open::{describe_loss, is_same_file, open_file, read_head_bytes},
     prepare::{Addition, prepare},
 };
 use crate::{
     error::{Error, Result},
     format::{
+        commit::EncodedCommit,
         head::{self, Head},
-        recover::{Recovered, State, Tail, recover},
+        recover::{Recovered, Scrutiny, State, Tail, recover},
         slot::{SLOT_LEN, Slot},
     },
-    media::{DiskFile, LockByte, LockGuard, Medium, lock_with_timeout},
+    media::{DiskFile, LockByte, LockGuard, Stat, lock_with_timeout, read_vec},
 };
 
 /// How often a writer goes back to the path when gc replaced the file that it waited for.
 const MAX_REOPENS: usize = 5;
 
+/// How many commits, and how many bytes of them, may lie beyond the slot before one that need not be synced is synced all the
+/// same: readers look at each of them.
+const MAX_UNCONFIRMED: (usize, u64) = (256, 1 << 30);
+
+/// What stays between two commits of one writer: how to make them durable, the open file, and what is known of it.
+pub struct Handle {
+    arm: Box<dyn Arm>,
+    open: Option<Open>,
+}
+
+impl Handle {
+    /// Makes a handle that opens the archive when it is first used.
+    pub fn new(durability: Durability) -> Handle {
+        Handle {
+            arm: durability.arm(),
+            open: None,
+        }
+    }
+
+    /// Returns once what the user may want to know of how commits are made here.
+    pub fn note(&mut self) -> Option<String> {
+        self.arm.note()
+    }
+}
+
+struct Open {
+    file: Arc<dyn DiskFile>,
+    /// Where commits count before they are synced; not asked for where they are.
+    residence: Option<String>,
+    /// What the file held when the lock was given back; `None` where nobody knows.
+    known: Option<Known>,
+}
+
+/// A state of the file, and the bytes by which to see that it is still that.
+struct Known {
+    /// All of the head.
+    head: Vec<u8>,
+    len: u64,
+    /// The last bytes of the file, where there are commits beyond the slot.
+    end: Option<FooterEnd>,
+    view: View,
+}
+
+/// Half a digest, a length and a magic: the end of a footer.
+type FooterEnd = [u8; 32];
+
+/// What a writer knows of the file while it holds the lock.
+struct View {
+    head: Head,
+    snapshot: Snapshot,
+    recovered: Recovered,
+    beyond: Beyond,
+}
+
+/// What lies beyond the slot.
+#[derive(Clone, Copy)]
+enum Beyond {
+    Nothing,
+    /// So many whole commits, all written through the file that is open here, and no sync of it has failed since.
+    Own(usize),
+    /// So many commits that count here without a sync, and whose bytes were not all looked at.
+    Resident(usize),
+    /// What must be made part of the confirmed state, or taken away, before anything is appended.
+    Unsettled,
+}
+
 /// An archive whose writer lock is held, and its newest state.
 pub struct Writer<'a> {
     pub snapshot: Snapshot,
     path: &'a Path,
-    medium: Arc<dyn DiskFile>,
-    head: Head,
+    file: Arc<dyn DiskFile>,
     len: u64,
-    recovered: Recovered,
+    view: View,
+    head_bytes: Vec<u8>,
+    residence: Option<&'a str>,
+    arm: &'a mut dyn Arm,
+    known: &'a mut Option<Known>,
 }
 
 /// Takes the writer lock of the archive at `path`, and runs `work` on its newest state. Where that is still the state of
@@ -43,86 +114,306 @@ pub fn with_writer<T>(
     policy: &mut WritePolicy<'_>,
     work: impl FnOnce(Writer<'_>, &mut WritePolicy<'_>) -> Result<T>,
 ) -> Result<T> {
+    with_handle(&mut Handle::new(policy.durability), path, basis, policy, work)
+}
+
+/// As [`with_writer`], by way of a handle that may be used again.
+pub fn with_handle<T>(
+    handle: &mut Handle,
+    path: &Path,
+    basis: Option<&Snapshot>,
+    policy: &mut WritePolicy<'_>,
+    work: impl FnOnce(Writer<'_>, &mut WritePolicy<'_>) -> Result<T>,
+) -> Result<T> {
     for _ in 0..MAX_REOPENS {
-        let (medium, _) = open_file(policy.disk, path, true)?;
-        let _lock = take_lock(medium.as_ref(), path, policy)?;
+        let syncs = handle.arm.confirms();
+        let open = match handle.open.take() {
+            Some(open) => open,
+            None => {
+                let file = open_file(policy.disk, path, true)?.0;
+                let residence = if syncs { None } else { file.residence() };
+                let known = None;
+                Open { file, residence, known }
+            }
+        };
+        let Open { file, residence, known } = open;
+        let lock = take_lock(file.as_ref(), path, policy)?;
         // Only now is it certain which file this is: gc replaces it by rename, under the same lock.
-        let stat = medium.stat().map_err(Error::io(path, "stat"))?;
-        let len = stat.len;
-        let head = read_head(medium.as_ref(), path, len)?;
-        if head.superseded_by.is_some() || !is_same_file(policy.disk, &stat, path) {
+        let stat = file.stat().map_err(Error::io(path, "stat"))?;
+        if !is_same_file(policy.disk, &stat, path) {
             continue;
         }
-        let recovered =
-            recover(medium.as_ref(), &head, len, true).map_err(|error| describe_loss(path, &head, len, error))?;
-        refuse_unsafe(path, &head, len, &recovered)?;
-        let snapshot = match basis.filter(|basis| *basis.state() == recovered.state) {
-            Some(basis) => basis.clone(),
-            None => Snapshot::new(path, medium.clone(), recovered.clone(), len),
+        let (head_bytes, view) = match known
+            .map(|known| recall(path, file.as_ref(), &stat, known))
+            .transpose()?
+        {
+            Some(Some((bytes, view))) => (bytes, view),
+            _ => {
+                let (bytes, head) = read_head_bytes(file.as_ref(), path, stat.len)?;
+                if head.superseded_by.is_some() {
+                    continue;
+                }
+                let view = look(path, &file, head, stat.len, basis, residence.as_deref())?;
+                (bytes, view)
+            }
         };
+        let mut after = None;
         let writer = Writer {
-            snapshot,
+            snapshot: view.snapshot.clone(),
             path,
-            medium: medium.clone(),
-            head,
-            len,
-            recovered,
+            file: file.clone(),
+            len: stat.len,
+            view,
+            head_bytes,
+            residence: residence.as_deref(),
+            arm: handle.arm.as_mut(),
+            known: &mut after,
         };
-        return work(writer, policy);
+        let done = work(writer, policy);
+        drop(lock);
+        let known = after;
+        handle.open = Some(Open { file, residence, known });
+        return done;
     }
     Err(Error::Replaced { path: path.into() })
 }
 
+/// Returns what was known of the file and its head, if that is still so. See [`super::appender`] for why that can be told.
+fn recall(path: &Path, file: &dyn DiskFile, stat: &Stat, known: Known) -> Result<Option<(Vec<u8>, View)>> {
+    if known.len != stat.len {
+        return Ok(None);
+    }
+    let mut head = vec![0; known.head.len()];
+    file.read_exact_at(0, &mut head).map_err(Error::io(path, "read"))?;
+    if head != known.head {
+        return Ok(None);
+    }
+    if let Some(end) = known.end {
+        let mut found = FooterEnd::default();
+        file.read_exact_at(known.len - found.len() as u64, &mut found)
+            .map_err(Error::io(path, "read"))?;
+        if found != end {
+            return Ok(None);
+        }
+    }
+    Ok(Some((head, known.view)))
+}
+
+/// Finds the newest state of an open file whose lock is held.
+///
+/// With a `residence`, commits that count there are taken as they are, while they are few. Everything else beyond the slot is
+/// checked to the last byte: the writer will vouch for it.
+fn look(
+    path: &Path,
+    file: &Arc<dyn DiskFile>,
+    head: Head,
+    len: u64,
+    basis: Option<&Snapshot>,
+    residence: Option<&str>,
+) -> Result<View> {
+    let recover = |scrutiny| {
+        recover(file.as_ref(), &head, len, Some(scrutiny)).map_err(|error| describe_loss(path, &head, len, error))
+    };
+    let beyond = head.newest_slot().map_or(0, |slot| len.saturating_sub(slot.append));
+    let residence = residence.filter(|_| beyond > 0 && beyond < MAX_UNCONFIRMED.1 && head.is_readable());
+    let resident = residence
+        .map(|place| recover(Scrutiny::OnlyResident(place)))
+        .transpose()?;
+    let resident = resident.and_then(|found| match found.tail {
+        Tail::Whole { commits } if found.state.append == len && commits < MAX_UNCONFIRMED.0 => Some((found, commits)),
+        _ => None,
+    });
+    let (recovered, beyond) = match resident {
+        Some((found, commits)) => (found, Beyond::Resident(commits)),
+        None => {
+            let found = recover(Scrutiny::EveryByte)?;
+            let settled = found.tail == Tail::Clean && found.slot.is_some() && head.is_readable();
+            (found, if settled { Beyond::Nothing } else { Beyond::Unsettled })
+        }
+    };
+    refuse_unsafe(path, &head, len, &recovered)?;
+    let snapshot = match basis.filter(|basis| *basis.state() == recovered.state) {
+        Some(basis) => basis.clone(),
+        None => Snapshot::new(path, file.clone(), recovered.clone(), len),
+    };
+    Ok(View {
+        head,
+        snapshot,
+        recovered,
+        beyond,
+    })
+}
+
 impl Writer<'_> {
-    /// Appends one commit, and returns when it is on the disk. What it returns is for the user: warnings.
+    /// Appends one commit, and returns when it is as durable as was asked for. What it returns is for the user: warnings.
     ///
     /// # Errors
     /// Nothing was committed, with one exception that says so: [`Error::DurabilityUnknown`].
-    pub fn append(self, mut addition: Addition, policy: &mut WritePolicy<'_>) -> Result<Vec<String>> {
+    pub fn append(mut self, mut addition: Addition, policy: &mut WritePolicy<'_>) -> Result<Vec<String>> {
+        let mut warnings = self.view.recovered.warnings.clone();
+        let below = self.settle()?;
         let Writer {
             snapshot,
             path,
-            medium,
-            head,
-            len,
-            recovered,
+            file,
+            view,
+            mut head_bytes,
+            arm,
+            ..
         } = self;
-        let mut warnings = recovered.warnings.clone();
-        let (state, slot) = settle_tail(path, medium.as_ref(), &head, len, recovered)?;
+        let View {
+            mut head,
+            mut recovered,
+            ..
+        } = view;
+        let confirms = arm.confirms();
         // A merge is a favour to later readers. Where a batch cannot be read it is verify's business, not this commit's.
-        addition.merge = merge::plan(medium.as_ref(), &state).unwrap_or(None);
-        let mut prepared = prepare(path, &state, snapshot.ref_view()?, addition)?;
+        addition.merge = merge::plan(file.as_ref(), &recovered.state).unwrap_or(None);
+        addition.residence = self.residence.filter(|_| !confirms).map(str::to_owned);
+        let prepared = prepare(path, &recovered.state, snapshot.ref_view()?, addition)?;
         let end = prepared.commit.end();
         let on_copy = |done, total| {
             if let Some(on_copy) = &mut policy.on_copy {
                 on_copy(done, total);
             }
         };
-        if let Err(error) = append::write(medium.as_ref(), path, &mut prepared, on_copy) {
-            // Best effort: what is left of the tail has no whole commit in it, and the next writer cuts it off.
-            let _ = medium.set_len(state.append);
-            return Err(error);
+        let still_ours = || check_still_ours(path, file.as_ref(), end);
+        match append::write(file.as_ref(), path, &prepared, arm, &still_ours, on_copy) {
+            Ok(()) => {}
+            Err(Failure::Incomplete(error)) => {
+                // Best effort: what is left of the tail has no whole commit in it, and the next writer cuts it off.
+                let _ = file.set_len(recovered.state.append);
+                return Err(error);
+            }
+            Err(Failure::NotOurs(error)) => return Err(error),
+            Err(Failure::Unsynced(source)) => {
+                return Err(take_back(path, file.as_ref(), recovered.state.append, source));
+            }
         }
-        check_still_ours(path, medium.as_ref(), end)?;
-        if let Err(source) = medium.sync_data() {
-            return Err(take_back(path, medium.as_ref(), state.append, source));
-        }
-        let slot = Slot {
-            write: slot + 1,
-            append: end,
+        let EncodedCommit {
+            footer, footer_bytes, ..
+        } = prepared.commit;
+        recovered.state = State {
+            footer_len: footer_bytes.len() as u64,
             footer_end: end,
-            commit_id: prepared.commit.footer.commit_id,
+            append: end,
+            footer,
         };
-        if let Err(error) = medium.write_all_at(slot.offset(), &slot.encode()) {
-            // The commit is durable: readers find it behind the old slot.
-            warnings.push(format!(
-                "{}: the commit is stored, but its slot could not be written: {error}",
-                path.display()
-            ));
-        }
-        medium.start_writeback(slot.offset(), SLOT_LEN as u64);
+        recovered.warnings.clear();
+        let beyond = if confirms {
+            let slot = next_slot(&head, &recovered.state);
+            match write_slot(file.as_ref(), &slot) {
+                Ok(text) => {
+                    head_bytes[slot.offset() as usize..][..SLOT_LEN].copy_from_slice(&text);
+                    head.slots[(slot.write % 2) as usize] = Some(slot);
+                    (recovered.slot, recovered.tail) = (Some(slot), Tail::Clean);
+                    Beyond::Nothing
+                }
+                // The commit is durable: readers find it behind the old slot.
+                Err(error) => {
+                    warnings.push(format!(
+                        "{}: the commit is stored, but its slot could not be written: {error}",
+                        path.display()
+                    ));
+                    return Ok(warnings);
+                }
+            }
+        } else {
+            let (beyond, commits) = match below {
+                Beyond::Resident(commits) => (Beyond::Resident(commits + 1), commits + 1),
+                Beyond::Own(commits) => (Beyond::Own(commits + 1), commits + 1),
+                Beyond::Nothing | Beyond::Unsettled => (Beyond::Own(1), 1),
+            };
+            recovered.tail = Tail::Whole { commits };
+            beyond
+        };
+        let snapshot = snapshot.followed_by(file, recovered.clone(), end);
+        *self.known = Some(Known {
+            head: head_bytes,
+            len: end,
+            end: footer_bytes.last_chunk().copied().filter(|_| !confirms),
+            view: View {
+                head,
+                snapshot,
+                recovered,
+                beyond,
+            },
+        });
         Ok(warnings)
     }
+
+    /// Sees to it that the next commit can go behind what is there. Returns what of it no sync is known to have covered.
+    fn settle(&mut self) -> Result<Beyond> {
+        let confirms = self.arm.confirms();
+        let unconfirmed = self.len - self.view.recovered.slot.map_or(self.len, |slot| slot.append);
+        match self.view.beyond {
+            Beyond::Nothing => Ok(Beyond::Nothing),
+            // The sync of the next commit covers them too.
+            Beyond::Own(commits) if confirms => Ok(Beyond::Own(commits)),
+            Beyond::Own(commits) if commits < MAX_UNCONFIRMED.0 && unconfirmed < MAX_UNCONFIRMED.1 => {
+                Ok(Beyond::Own(commits))
+            }
+            Beyond::Resident(commits) if !confirms && commits < MAX_UNCONFIRMED.0 => Ok(Beyond::Resident(commits)),
+            Beyond::Own(_) | Beyond::Resident(_) | Beyond::Unsettled => {
+                self.confirm()?;
+                Ok(Beyond::Nothing)
+            }
+        }
+    }
+
+    /// Makes all that lies beyond the slot durable, or takes it away, and writes a slot.
+    fn confirm(&mut self) -> Result<()> {
+        let Writer { path, file, .. } = self;
+        if let Beyond::Resident(_) = self.view.beyond {
+            // Now every byte counts.
+            self.view = look(path, file, self.view.head.clone(), self.len, None, None)?;
+        }
+        let View {
+            head,
+            recovered,
+            beyond,
+            ..
+        } = &mut self.view;
+        match beyond {
+            Beyond::Nothing => return Ok(()),
+            Beyond::Own(_) => {}
+            Beyond::Resident(_) | Beyond::Unsettled => settle_tail(path, file.as_ref(), head, self.len, recovered)?,
+        }
+        file.sync_data().map_err(|source| Error::DurabilityUnknown {
+            path: (*path).into(),
+            source,
+        })?;
+        let slot = next_slot(head, &recovered.state);
+        let text = write_slot(file.as_ref(), &slot).map_err(write_error(path))?;
+        self.head_bytes[slot.offset() as usize..][..SLOT_LEN].copy_from_slice(&text);
+        head.slots[(slot.write % 2) as usize] = Some(slot);
+        (recovered.slot, recovered.tail) = (Some(slot), Tail::Clean);
+        *beyond = Beyond::Nothing;
+        Ok(())
+    }
+}
+
+/// Makes durable what lies beyond the slot.
+pub fn confirm(mut writer: Writer<'_>) -> Result<()> {
+    writer.confirm()
+}
+
+/// Returns the slot that names a state whose bytes a sync has covered.
+fn next_slot(head: &Head, state: &State) -> Slot {
+    Slot {
+        write: head.newest_slot().map_or(0, |slot| slot.write) + 1,
+        append: state.append,
+        footer_end: state.footer_end,
+        commit_id: state.footer.commit_id,
+    }
+}
+
+/// Writes a slot and returns its text.
+fn write_slot(file: &dyn DiskFile, slot: &Slot) -> io::Result<[u8; SLOT_LEN]> {
+    let text = slot.encode();
+    file.write_all_at(slot.offset(), &text)?;
+    file.start_writeback(slot.offset(), SLOT_LEN as u64);
+    Ok(text)
 }
 
 /// Takes the writer lock of an open archive.
@@ -190,61 +481,43 @@ fn refuse_unsafe(path: &Path, head: &Head, size: u64, recovered: &Recovered) -> 
     Ok(())
 }
 
-/// Makes what lies behind the confirmed state part of it, or takes it away. Returns the state to append to, and the number of
-/// the last slot write.
-fn settle_tail(path: &Path, medium: &dyn Medium, head: &Head, len: u64, recovered: Recovered) -> Result<(State, u64)> {
-    let Recovered {
-        mut state, slot, tail, ..
-    } = recovered;
-    let write = head.newest_slot().map_or(0, |slot| slot.write);
+/// Writes again what lies behind the confirmed state, or cuts it off. A sync and a slot must follow.
+fn settle_tail(path: &Path, file: &dyn DiskFile, head: &Head, len: u64, recovered: &mut Recovered) -> Result<()> {
+    let Recovered { state, slot, tail, .. } = recovered;
     let confirmed = slot.map_or(state.append, |slot| slot.append);
     let whole_until = state.append;
     match tail {
-        Tail::Clean if slot.is_some() && head.is_readable() => return Ok((state, write)),
         Tail::Clean | Tail::Whole { .. } => {}
         // An error-free read under the lock showed that the write never finished.
-        Tail::Torn { .. } => medium
+        Tail::Torn { .. } => file
             .set_len(whole_until)
             .map_err(Error::io(path, "cut off an unfinished write of"))?,
         // The damaged bytes stay for whoever can repair them; the next commit goes behind them.
         Tail::Damaged { .. } => {
             state.append = crate::format::align_up(len);
-            medium.set_len(state.append).map_err(write_error(path))?;
+            file.set_len(state.append).map_err(write_error(path))?;
         }
         Tail::Unreadable { .. } => unreachable!("refused before"),
     }
     if whole_until > confirmed {
-        rewrite(medium, confirmed, whole_until).map_err(write_error(path))?;
+        rewrite(file, confirmed, whole_until).map_err(write_error(path))?;
     }
     if !head.is_readable() {
         let encoded = head::encode(&state.footer.ident);
         for (at, part) in head::constant_parts(&encoded) {
-            medium.write_all_at(at, part).map_err(write_error(path))?;
+            file.write_all_at(at, part).map_err(write_error(path))?;
         }
     }
-    medium.sync_data().map_err(|source| Error::DurabilityUnknown {
-        path: path.into(),
-        source,
-    })?;
-    let slot = Slot {
-        write: write + 1,
-        append: state.append,
-        footer_end: state.footer_end,
-        commit_id: state.footer.commit_id,
-    };
-    medium
-        .write_all_at(slot.offset(), &slot.encode())
-        .map_err(write_error(path))?;
-    Ok((state, slot.write))
+    Ok(())
 }
 
 /// Writes the same bytes again, so that the next sync covers them: pages that an earlier, failed sync marked clean would
 /// otherwise never reach the disk.
-fn rewrite(medium: &dyn Medium, from: u64, to: u64) -> io::Result<()> {
+fn rewrite(medium: &dyn DiskFile, from: u64, to: u64) -> io::Result<()> {
     const CHUNK: u64 = 1 << 20;
     let mut at = from;
     while at < to {
-        let bytes = crate::media::read_vec(medium, at, (to - at).min(CHUNK) as usize)?;
+        let bytes = read_vec(medium, at, (to - at).min(CHUNK) as usize)?;
         medium.write_all_at(at, &bytes)?;
         at += bytes.len() as u64;
     }
@@ -262,7 +535,7 @@ fn check_still_ours(path: &Path, file: &dyn DiskFile, end: u64) -> Result<()> {
 }
 
 /// After a failed sync: takes the tail back and makes that durable, still under the lock.
-fn take_back(path: &Path, medium: &dyn Medium, confirmed: u64, source: io::Error) -> Error {
+fn take_back(path: &Path, medium: &dyn DiskFile, confirmed: u64, source: io::Error) -> Error {
     match medium.set_len(confirmed).and_then(|()| medium.sync_data()) {
         Ok(()) => Error::io(path, "sync")(source),
         Err(_) => Error::DurabilityUnknown {

@@ -507,7 +507,7 @@ mod tests {
                 totals: Totals::default(),
                 policy: vec![],
             };
-            let commit = crate::format::commit::encode(columns, HEAD_LEN, CommitId::NONE, &[], footer, 0);
+            let commit = crate::format::commit::encode(columns, HEAD_LEN, CommitId::NONE, &[], footer, 0, None);
             let mut bytes = vec![0; HEAD_LEN as usize];
             bytes.extend_from_slice(&commit.metadata);
             for chunk in &commit.columns {

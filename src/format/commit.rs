@@ -43,7 +43,7 @@ impl EncodedCommit {
 ///
 /// `footer` is the footer to be written, but for what follows from the layout: the commit id, this commit's own block (added
 /// last), and the `prefix_len` of reference rows that lie in this block. `pack_ids` are the trailing hashes of the commit's
-/// packs, one after the other; `level` is that of its batch.
+/// packs, one after the other; `level` is that of its batch; `residence` says where it counts before it is synced.
 pub fn encode(
     columns: Columns,
     at: u64,
@@ -51,9 +51,10 @@ pub fn encode(
     pack_ids: &[u8],
     mut footer: Footer,
     level: u8,
+    residence: Option<&str>,
 ) -> EncodedCommit {
     let sums = section_sums(&columns);
-    let metadata_len = geometry::encode(&columns, UNKNOWN_LEN, previous, &sums).len() as u64;
+    let metadata_len = geometry::encoded_len(&columns, UNKNOWN_LEN, previous, &sums, residence);
     let own_block = footer.blocks.len();
     for row in [&mut footer.refs.base, &mut footer.refs.run].into_iter().flatten() {
         if row.block == own_block {
@@ -67,12 +68,12 @@ pub fn encode(
         body_len: 0,
         level,
     });
-    let footer_len = footer.encode().len() as u64;
+    let footer_len = footer.encoded_len() as u64;
     let pack_at = at + metadata_len + columns.pack_at;
     let pack_end = pack_at + columns.ranges.last().map_or(0, |pack| pack.length() as u64);
     let footer_at = align_up(pack_end);
     let body_len = footer_at + footer_len - at - metadata_len;
-    let metadata = geometry::encode(&columns, body_len, previous, &sums);
+    let metadata = geometry::encode(&columns, body_len, previous, &sums, residence);
     let row_checksum = metadata.last_chunk().expect("metadata ends with a digest");
     footer.commit_id = footer
         .ident

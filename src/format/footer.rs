@@ -8,8 +8,11 @@
 //! multiples of 8. The digest covers all before it and is checked before the flatbuffer is parsed. The custom metadata of the
 //! flatbuffer says which commit this is, where the references are, and a few totals.
 
-use arrow_ipc::{Block, FooterBuilder, KeyValueBuilder, MetadataVersion, convert::IpcSchemaEncoder};
-use flatbuffers::FlatBufferBuilder;
+use std::sync::OnceLock;
+
+use arrow_ipc::{Block, FooterBuilder, KeyValueBuilder, MetadataVersion, Schema, convert::IpcSchemaEncoder};
+use flatbuffers::{FlatBufferBuilder, WIPOffset};
+use gix_hash::Kind;
 
 use super::{
     CommitId, DIGEST_LEN, END_MAGIC, HEAD_LEN, MAX_FOOTER_LEN, MAX_NUMBER, decode_hex, digest, encode_hex,
@@ -114,7 +117,24 @@ impl Footer {
     /// Returns the footer as it stands in the file, trailer included. The length depends on no value of fixed width: not on
     /// the commit id and not on the blocks' numbers.
     pub fn encode(&self) -> Vec<u8> {
-        let mut fbb = FlatBufferBuilder::with_capacity(4096);
+        let fbb = self.flatbuffer();
+        let flatbuffer = fbb.finished_data();
+        let mut bytes = Vec::with_capacity(padded_len(flatbuffer.len()));
+        bytes.extend_from_slice(flatbuffer);
+        bytes.resize(padded_len(flatbuffer.len()) - DIGEST_LEN - TRAILER_LEN, 0);
+        bytes.extend_from_slice(&digest(&[&bytes]));
+        bytes.extend_from_slice(&(bytes.len() as i32).to_le_bytes());
+        bytes.extend_from_slice(END_MAGIC);
+        bytes
+    }
+
+    /// Returns the bytes that [`Footer::encode`] returns.
+    pub fn encoded_len(&self) -> usize {
+        padded_len(self.flatbuffer().finished_data().len())
+    }
+
+    fn flatbuffer(&self) -> FlatBufferBuilder<'static> {
+        let (mut fbb, schema) = with_schema(self.ident.object_format);
         let policy = (!self.policy.is_empty()).then(|| (KEY_POLICY, encode_policy(&self.policy)));
         let metadata = [
             (KEY_UUID, self.ident.uuid.clone()),
@@ -146,12 +166,6 @@ impl Footer {
         let blocks: Vec<Block> = self.blocks.iter().map(encode_block).collect();
         let blocks = fbb.create_vector(&blocks);
         let dictionaries = fbb.create_vector::<Block>(&[]);
-        let kind = self.ident.object_format;
-        let schema = schema::schema(kind)
-            .as_ref()
-            .clone()
-            .with_metadata(schema::metadata(kind));
-        let schema = IpcSchemaEncoder::new().schema_to_fb_offset(&mut fbb, &schema);
         let mut footer = FooterBuilder::new(&mut fbb);
         footer.add_version(MetadataVersion::V5);
         footer.add_schema(schema);
@@ -160,15 +174,7 @@ impl Footer {
         footer.add_custom_metadata(metadata);
         let footer = footer.finish();
         fbb.finish(footer, None);
-        let mut bytes = fbb.finished_data().to_vec();
-        bytes.resize(
-            (bytes.len() + DIGEST_LEN + TRAILER_LEN).next_multiple_of(8) - DIGEST_LEN - TRAILER_LEN,
-            0,
-        );
-        bytes.extend_from_slice(&digest(&[&bytes]));
-        bytes.extend_from_slice(&(bytes.len() as i32).to_le_bytes());
-        bytes.extend_from_slice(END_MAGIC);
-        bytes
+        fbb
     }
 
     /// Parses the flatbuffer and digest of a footer, without its trailer.
@@ -232,6 +238,36 @@ impl Footer {
             },
         })
     }
+}
+
+/// Returns the bytes of a footer around a flatbuffer of `len` bytes.
+fn padded_len(len: usize) -> usize {
+    (len + DIGEST_LEN + TRAILER_LEN).next_multiple_of(8)
+}
+
+/// Returns a builder that holds the schema, and where. The schema is the same in all footers, and most of what is in one: it is
+/// encoded once. Flatbuffers grow downwards and refer to what is in them by distance, so the same bytes at the upper end of another
+/// buffer say the same.
+fn with_schema(kind: Kind) -> (FlatBufferBuilder<'static>, WIPOffset<Schema<'static>>) {
+    static TEMPLATES: [OnceLock<(Vec<u8>, u32)>; 2] = [const { OnceLock::new() }; 2];
+    let make = || {
+        let mut fbb = FlatBufferBuilder::with_capacity(4096);
+        let schema = schema::schema(kind)
+            .as_ref()
+            .clone()
+            .with_metadata(schema::metadata(kind));
+        let schema = IpcSchemaEncoder::new().schema_to_fb_offset(&mut fbb, &schema).value();
+        while fbb.unfinished_data().len() % 8 != 0 {
+            fbb.push(0u8);
+        }
+        (fbb.unfinished_data().to_vec(), schema)
+    };
+    let (bytes, schema) = TEMPLATES[usize::from(kind == Kind::Sha256)].get_or_init(make);
+    let mut fbb = FlatBufferBuilder::with_capacity(bytes.len() + 4096);
+    // A vector of bytes is these and its length below them; nothing refers to it as one.
+    fbb.create_vector::<u8>(bytes);
+    debug_assert!(fbb.unfinished_data().ends_with(bytes));
+    (fbb, WIPOffset::new(*schema))
 }
 
 /// Parses a footer's trailer: the last [`TRAILER_LEN`] bytes. Returns the bytes of the footer before it.
@@ -406,6 +442,24 @@ mod tests {
             let (body, trailer) = bytes.split_at(bytes.len() - TRAILER_LEN);
             assert_eq!(decode_trailer(trailer), Some(body.len() as u64));
             assert_eq!(Footer::decode(body).unwrap(), footer(blocks));
+        }
+    }
+
+    /// Other readers take the schema from the footer.
+    #[test]
+    fn the_schema_is_whole() {
+        for kind in [Kind::Sha1, Kind::Sha256] {
+            let mut footer = footer(2);
+            footer.ident.object_format = kind;
+            let bytes = footer.encode();
+            let body = &bytes[..bytes.len() - TRAILER_LEN - DIGEST_LEN];
+            let schema = arrow_ipc::root_as_footer(body).unwrap().schema().unwrap();
+            let expected = schema::schema(kind)
+                .as_ref()
+                .clone()
+                .with_metadata(schema::metadata(kind));
+            assert_eq!(arrow_ipc::convert::try_fb_to_schema(schema).unwrap(), expected);
+            assert_eq!(footer.encoded_len(), bytes.len());
         }
     }
 

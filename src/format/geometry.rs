@@ -27,6 +27,7 @@ use super::{
 
 const KEY_PREVIOUS: &str = "znippy.previous";
 const KEY_SUMS: &str = "znippy.sums";
+const KEY_RESIDENCE: &str = "znippy.residence";
 
 /// Bytes before the flatbuffer: continuation mark and length.
 pub const PREFIX_LEN: usize = 8;
@@ -40,16 +41,69 @@ pub fn section_sum(parts: &[&[u8]]) -> SectionSum {
 }
 
 /// Writes the metadata of a message. Its length does not depend on `body_len` (which is never 0), `previous` or `sums`.
-pub fn encode(columns: &Columns, body_len: u64, previous: CommitId, sums: &[SectionSum; 3]) -> Vec<u8> {
+///
+/// `residence` is given for a commit that is not synced: where and when it counts without.
+pub fn encode(
+    columns: &Columns,
+    body_len: u64,
+    previous: CommitId,
+    sums: &[SectionSum; 3],
+    residence: Option<&str>,
+) -> Vec<u8> {
+    let fbb = flatbuffer(columns, body_len, previous, sums, residence);
+    let flatbuffer = fbb.finished_data();
+    let len = padded_len(flatbuffer.len());
+    let mut bytes = Vec::with_capacity(len);
+    bytes.extend_from_slice(&CONTINUATION);
+    bytes.extend_from_slice(&((len - PREFIX_LEN) as u32).to_le_bytes());
+    bytes.extend_from_slice(flatbuffer);
+    bytes.resize(len - DIGEST_LEN, 0);
+    let sum = digest(&[&bytes]);
+    bytes.extend_from_slice(&sum);
+    bytes
+}
+
+/// Returns the bytes that [`encode`] returns.
+pub fn encoded_len(
+    columns: &Columns,
+    body_len: u64,
+    previous: CommitId,
+    sums: &[SectionSum; 3],
+    residence: Option<&str>,
+) -> u64 {
+    padded_len(
+        flatbuffer(columns, body_len, previous, sums, residence)
+            .finished_data()
+            .len(),
+    ) as u64
+}
+
+fn padded_len(flatbuffer_len: usize) -> usize {
+    align_up((PREFIX_LEN + flatbuffer_len + DIGEST_LEN) as u64) as usize
+}
+
+fn flatbuffer(
+    columns: &Columns,
+    body_len: u64,
+    previous: CommitId,
+    sums: &[SectionSum; 3],
+    residence: Option<&str>,
+) -> FlatBufferBuilder<'static> {
     let mut fbb = FlatBufferBuilder::with_capacity(2048);
     let sums = sums.map(|sum| encode_hex(&sum)).join(" ");
-    let pairs = [(KEY_PREVIOUS, previous.to_string()), (KEY_SUMS, sums)].map(|(key, value)| {
-        let (key, value) = (fbb.create_string(key), fbb.create_string(&value));
-        let mut pair = KeyValueBuilder::new(&mut fbb);
-        pair.add_key(key);
-        pair.add_value(value);
-        pair.finish()
-    });
+    let pairs = [(KEY_PREVIOUS, previous.to_string()), (KEY_SUMS, sums)];
+    let residence = residence.map(|residence| (KEY_RESIDENCE, residence.to_owned()));
+    let pairs: Vec<_> = pairs
+        .into_iter()
+        .chain(residence)
+        .map(|(key, value)| {
+            let (key, value) = (fbb.create_string(key), fbb.create_string(&value));
+            let mut pair = KeyValueBuilder::new(&mut fbb);
+            pair.add_key(key);
+            pair.add_value(value);
+            pair.finish()
+        })
+        .collect();
     let metadata = fbb.create_vector(&pairs);
     let ranges = fbb.create_vector(&columns.ranges);
     let nodes = fbb.create_vector(&columns.nodes);
@@ -66,16 +120,7 @@ pub fn encode(columns: &Columns, body_len: u64, previous: CommitId, sums: &[Sect
     message.add_custom_metadata(metadata);
     let message = message.finish();
     fbb.finish(message, None);
-    let flatbuffer = fbb.finished_data();
-    let len = align_up((PREFIX_LEN + flatbuffer.len() + DIGEST_LEN) as u64) as usize;
-    let mut bytes = Vec::with_capacity(len);
-    bytes.extend_from_slice(&CONTINUATION);
-    bytes.extend_from_slice(&((len - PREFIX_LEN) as u32).to_le_bytes());
-    bytes.extend_from_slice(flatbuffer);
-    bytes.resize(len - DIGEST_LEN, 0);
-    let sum = digest(&[&bytes]);
-    bytes.extend_from_slice(&sum);
-    bytes
+    fbb
 }
 
 /// Parses the prefix of a message and returns the bytes of its metadata, prefix included.
@@ -95,6 +140,8 @@ pub struct Geometry {
     pub rows: usize,
     pub previous: CommitId,
     pub sums: [SectionSum; 3],
+    /// Where and when the commit counts though no sync covered it yet, as the disk that it was written to names it.
+    pub residence: Option<String>,
     /// The digest over all metadata.
     pub row_checksum: Sum,
     objects: u64,
@@ -129,6 +176,8 @@ impl Geometry {
                 .and_then(|pair| pair.value())
                 .ok_or_else(|| format!("message lacks {key}"))
         };
+        let mut residences = pairs.iter().filter(|pair| pair.key() == Some(KEY_RESIDENCE));
+        let residence = residences.next().and_then(|pair| pair.value()).map(str::to_owned);
         let number = |n: i64| u64::try_from(n).map_err(|_| "message: negative number");
         let schema = schema::schema(kind);
         let first_buffers = schema::first_buffers(&schema);
@@ -163,6 +212,7 @@ impl Geometry {
             rows: rows.try_into().map_err(|_| "message: too many rows")?,
             previous: CommitId::from_hex(value(KEY_PREVIOUS)?.as_bytes()).ok_or("message: bad previous commit")?,
             sums: decode_sums(value(KEY_SUMS)?).ok_or("message: bad checksums")?,
+            residence,
             row_checksum: sum.try_into().expect("split at the digest's length"),
             objects: nodes[OBJECTS_STRUCT_NODE].len,
             ranges,

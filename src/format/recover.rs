@@ -7,6 +7,11 @@
 //!   It is cut off by the next writer.
 //! - damaged: complete, but bytes changed. It is kept for whoever can repair it, and skipped.
 //!
+//! A commit that its writer did not sync says where and when it counts all the same: its *residence*, a boot and a mount. There
+//! its bytes cannot have been lost, because writes go through memory that every reader shares, in the order in which they were
+//! made, with the footer last. So in its own residence a commit with whole metadata and a whole footer is whole, and its packs
+//! are not hashed again; anywhere else, and for a writer that is about to confirm it, every byte is checked as for any other.
+//!
 //! Nothing here ever looks for a footer backwards: pushed bytes can imitate one.
 
 use std::{io, ops::Range};
@@ -118,9 +123,20 @@ pub fn read_slot_state(medium: &dyn Medium, slot: &Slot) -> Result<State, ReadEr
     })
 }
 
+/// How closely to look at a commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scrutiny<'a> {
+    /// At metadata, footer and chain.
+    Outline,
+    /// At every byte of columns and packs too.
+    EveryByte,
+    /// At the outline of commits that were written in this residence, and at every byte of others.
+    Resident(&'a str),
+    /// At the outline of commits that were written in this residence. Others are being written, and are not looked at.
+    OnlyResident(&'a str),
+}
+
 /// Looks at the commit at `at`, which must follow `previous` (commit id and sequence), in a file of `len` bytes.
-///
-/// With `every_byte`, columns and packs are read and checked too; without, only metadata, footer and chain.
 ///
 /// # Errors
 /// Only what the medium reports: an unreadable byte proves nothing about the commit.
@@ -130,7 +146,7 @@ pub fn check_commit(
     previous: (CommitId, u64),
     at: u64,
     len: u64,
-    every_byte: bool,
+    scrutiny: Scrutiny<'_>,
 ) -> io::Result<Check> {
     let torn = |why: &str| Ok(Check::Torn(why.into()));
     let judge = |from: u64, to: u64, why: String| -> io::Result<Check> {
@@ -165,6 +181,14 @@ pub fn check_commit(
     let (geometry, _) = match parsed {
         Ok(parsed) => parsed,
         Err(why) => return judge(at, at + metadata_len, why),
+    };
+    let is_resident = |place: &str| geometry.residence.as_deref() == Some(place);
+    let every_byte = match scrutiny {
+        Scrutiny::Outline => false,
+        Scrutiny::EveryByte => true,
+        Scrutiny::Resident(place) => !is_resident(place),
+        Scrutiny::OnlyResident(place) if is_resident(place) => false,
+        Scrutiny::OnlyResident(_) => return torn("it is being written"),
     };
     let block = BlockRef {
         offset: at,
@@ -315,7 +339,7 @@ pub fn walk(medium: &dyn Medium, ident: Option<&Ident>, len: u64) -> io::Result<
         if at >= len {
             return Ok(newest);
         }
-        match check_commit(medium, ident.as_ref(), previous, at, len, false)? {
+        match check_commit(medium, ident.as_ref(), previous, at, len, Scrutiny::Outline)? {
             Check::Whole(state) => newest = Some(*state),
             Check::Torn(_) | Check::Damaged(_) => return Ok(newest),
         }
@@ -324,11 +348,16 @@ pub fn walk(medium: &dyn Medium, ident: Option<&Ident>, len: u64) -> io::Result<
 
 /// Finds the newest state of a file of `len` bytes with this head.
 ///
-/// `judge_tail` says whether to look beyond the confirmed state: not while somebody is writing there.
+/// `beyond` says how closely to look at what lies beyond the confirmed state, if at all.
 ///
 /// # Errors
 /// Damage that leaves no state to show; errors of the medium, except beyond the confirmed state, where they become a warning.
-pub fn recover(medium: &dyn Medium, head: &Head, len: u64, judge_tail: bool) -> Result<Recovered, ReadError> {
+pub fn recover(
+    medium: &dyn Medium,
+    head: &Head,
+    len: u64,
+    beyond: Option<Scrutiny<'_>>,
+) -> Result<Recovered, ReadError> {
     let mut warnings = vec![];
     let slot = head.newest_slot();
     if head.slots.iter().filter(|slot| slot.is_none()).count() == 1 && slot.is_some_and(|slot| slot.write > 1) {
@@ -386,31 +415,35 @@ pub fn recover(medium: &dyn Medium, head: &Head, len: u64, judge_tail: bool) -> 
         truncated,
         warnings,
     };
-    if judge_tail && truncated.is_none() && usable_slot.is_some() {
-        follow_tail(medium, &mut recovered, len);
+    if let Some(scrutiny) = beyond
+        && truncated.is_none()
+        && usable_slot.is_some()
+    {
+        follow_tail(medium, &mut recovered, len, scrutiny);
     }
     Ok(recovered)
 }
 
 /// Accepts whole commits beyond the confirmed state and classifies what stops it.
-fn follow_tail(medium: &dyn Medium, recovered: &mut Recovered, len: u64) {
+fn follow_tail(medium: &dyn Medium, recovered: &mut Recovered, len: u64, scrutiny: Scrutiny<'_>) {
     let mut commits = 0;
     loop {
         let state = &recovered.state;
         let at = state.append;
         if at >= len {
-            recovered.tail = if commits == 0 {
-                Tail::Clean
-            } else {
-                Tail::Whole { commits }
-            };
+            recovered.tail = whole_tail(commits);
             return;
         }
         let previous = (state.footer.commit_id, state.footer.sequence);
-        match check_commit(medium, Some(&state.footer.ident), previous, at, len, true) {
+        match check_commit(medium, Some(&state.footer.ident), previous, at, len, scrutiny) {
             Ok(Check::Whole(state)) => {
                 recovered.state = *state;
                 commits += 1;
+            }
+            // What another writer has not finished is nobody's business yet.
+            Ok(Check::Torn(_) | Check::Damaged(_)) | Err(_) if matches!(scrutiny, Scrutiny::OnlyResident(_)) => {
+                recovered.tail = whole_tail(commits);
+                return;
             }
             Ok(Check::Torn(why)) => {
                 recovered.tail = Tail::Torn { commits, at, why };
@@ -430,5 +463,12 @@ fn follow_tail(medium: &dyn Medium, recovered: &mut Recovered, len: u64) {
                 return;
             }
         }
+    }
+}
+
+fn whole_tail(commits: usize) -> Tail {
+    match commits {
+        0 => Tail::Clean,
+        commits => Tail::Whole { commits },
     }
 }

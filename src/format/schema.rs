@@ -1,6 +1,9 @@
 //! The Arrow schema of an archive: one row a transaction, nested lists for its tables.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, OnceLock},
+};
 
 use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 use gix_hash::Kind;
@@ -110,8 +113,15 @@ pub fn commit_fields(kind: Kind) -> Fields {
     .into()
 }
 
-/// Returns the schema of an archive of object format `kind`, without its metadata.
+/// Returns the schema of an archive of object format `kind`, without its metadata. Made once.
 pub fn schema(kind: Kind) -> SchemaRef {
+    static SCHEMAS: [OnceLock<SchemaRef>; 2] = [const { OnceLock::new() }; 2];
+    SCHEMAS[usize::from(kind == Kind::Sha256)]
+        .get_or_init(|| make(kind))
+        .clone()
+}
+
+fn make(kind: Kind) -> SchemaRef {
     let table = |fields| DataType::List(item(DataType::Struct(fields)));
     Arc::new(Schema::new(vec![
         Field::new("txn", DataType::UInt64, false),

@@ -41,6 +41,14 @@ pub trait DiskFile: Medium {
     fn unlock(&self, byte: LockByte) -> io::Result<()>;
     /// Returns whether another open file holds the lock. Needs no right to write.
     fn is_locked(&self, byte: LockByte) -> io::Result<bool>;
+    /// Returns a name for the time and place in which bytes, once written, are there for everybody without a sync: this boot of
+    /// this machine, and this mount. `None` where bytes may vanish earlier, or where nothing is known.
+    ///
+    /// A mount has a name of its own each time: what another one shows may come from a copy of the disk that lacks bytes which
+    /// were only in memory, or from the disk after a crash.
+    fn residence(&self) -> Option<String> {
+        None
+    }
     /// Returns when bytes, length and mode survive a power loss.
     fn sync_all(&self) -> io::Result<()>;
 }

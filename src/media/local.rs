@@ -14,7 +14,7 @@ use std::{
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
 use super::{
-    Disk, DiskFile, FileKind, FileMedium, LockByte, Stat, Temporary,
+    Disk, DiskFile, FileKind, FileMedium, LockByte, Stat, Temporary, residence,
     sys::{self, OfdLock},
 };
 
@@ -54,6 +54,9 @@ impl DiskFile for FileMedium {
     }
     fn is_locked(&self, byte: LockByte) -> io::Result<bool> {
         sys::ofd_is_locked(self.file().as_fd(), byte.offset())
+    }
+    fn residence(&self) -> Option<String> {
+        residence::of(self.file())
     }
     fn sync_all(&self) -> io::Result<()> {
         self.file().sync_all()

@@ -9,9 +9,11 @@ mod local;
 mod lock;
 mod mem;
 mod prefetch;
+mod residence;
 mod sys;
+mod uring;
 
-use std::io;
+use std::io::{self, IoSlice};
 
 pub use disk::{Disk, DiskFile, FileKind, Stat, Temporary};
 pub use file::FileMedium;
@@ -19,6 +21,7 @@ pub use local::LocalDisk;
 pub use lock::{LockByte, LockGuard, lock_with_timeout};
 pub use mem::MemMedium;
 pub use prefetch::Prefetched;
+pub use uring::{Ring, RingError};
 
 /// A growing byte array. Offsets and lengths are bytes from its start.
 pub trait Medium: Send + Sync {
@@ -32,6 +35,22 @@ pub trait Medium: Send + Sync {
     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
     /// Writes all of `buf` at `offset`, growing the array where needed.
     fn write_all_at(&self, offset: u64, buf: &[u8]) -> io::Result<()>;
+    /// Writes all of `slices` from `offset` on, one behind the other and in this order, growing the array where needed.
+    fn write_slices_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> io::Result<()> {
+        let mut at = offset;
+        for slice in slices {
+            self.write_all_at(at, slice)?;
+            at += slice.len() as u64;
+        }
+        Ok(())
+    }
+    /// Does what [`Medium::write_slices_at`] and then [`Medium::sync_data`] do, in one call to the kernel by way of `ring`.
+    ///
+    /// # Errors
+    /// `Refused` where that cannot be done here, and nothing was written.
+    fn write_and_sync(&self, _ring: &mut Ring, _offset: u64, _slices: &[IoSlice<'_>]) -> Result<(), RingError> {
+        Err(RingError::Refused(io::ErrorKind::Unsupported.into()))
+    }
     /// Cuts or grows the array to `len` bytes.
     fn set_len(&self, len: u64) -> io::Result<()>;
     /// Returns when all that was written survives a power loss.

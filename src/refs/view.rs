@@ -9,7 +9,8 @@ use gix_hash::oid;
 use super::{Ref, Target, inline::Changes, name::is_line};
 use crate::format::{batch::object_id, columns::RefRow, schema::column};
 
-/// The `refs` of one row, sorted by name. Names are found by binary search, without materialising the others.
+/// The `refs` of one row, sorted by name. Names are found by binary search, without materialising the others. Cheap to clone.
+#[derive(Clone)]
 pub struct RefTable {
     rows: StructArray,
 }
@@ -106,7 +107,7 @@ impl RefTable {
 }
 
 /// All references of one state.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct RefView {
     pub base: Option<RefTable>,
     pub run: Option<RefTable>,

@@ -11,7 +11,7 @@ use crate::{
         footer::{BlockRef, TRAILER_LEN},
         geometry::{Geometry, section_sum},
         head::Head,
-        recover::recover,
+        recover::{Scrutiny, recover},
     },
     media::{Medium, MemMedium},
 };
@@ -126,7 +126,7 @@ fn ask_everything(bytes: Vec<u8>) {
         return;
     };
     let medium = Arc::new(MemMedium::new(bytes));
-    let Ok(recovered) = recover(medium.as_ref(), &head, len, true) else {
+    let Ok(recovered) = recover(medium.as_ref(), &head, len, Some(Scrutiny::EveryByte)) else {
         return;
     };
     let state = recovered.state.clone();

@@ -35,11 +35,19 @@ fn push_from_the_future(path: &Path, edit: RefEdit) {
         changes: [(edit.name, edit.new)].into(),
         ..Addition::default()
     };
-    let mut prepared = prepare(path, &state, snapshot.ref_view().unwrap(), addition).unwrap();
+    let prepared = prepare(path, &state, snapshot.ref_view().unwrap(), addition).unwrap();
     let medium = Arc::new(FileMedium::new(
         fs::File::options().read(true).write(true).open(path).unwrap(),
     ));
-    append::write(medium.as_ref(), path, &mut prepared, |_, _| ()).unwrap();
+    append::write(
+        medium.as_ref(),
+        path,
+        &prepared,
+        &mut durability::Fast,
+        &|| Ok(()),
+        |_, _| (),
+    )
+    .unwrap();
     let end = prepared.commit.end();
     let slot = Slot {
         write: state.footer.sequence + 1,

@@ -8,19 +8,21 @@ use znippy::{
     refs::{EditResult, RefEdit, Rejection},
 };
 
+use super::Writing;
 use crate::cli::{exit, git, output::Output};
 
 /// Commits `edits`, all or nothing, and returns what became of each.
 pub fn commit(
     snapshot: &Snapshot,
     edits: Vec<RefEdit>,
-    wait: u64,
+    writing: &Writing,
     dry_run: bool,
     output: &Output,
 ) -> anyhow::Result<Vec<EditResult>> {
     let mut on_wait = |text: &str| output.note(text);
     let lock = WritePolicy {
-        timeout: Duration::from_secs(wait),
+        durability: writing.durability()?,
+        timeout: Duration::from_secs(writing.wait_seconds),
         on_wait: Some(&mut on_wait),
         ..WritePolicy::default()
     };
@@ -33,6 +35,9 @@ pub fn commit(
     };
     let outcome = archive::commit(snapshot.path(), transaction, lock)?;
     if !dry_run {
+        for note in &outcome.notes {
+            output.note(&format!("{}: {note}", snapshot.path().display()));
+        }
         for warning in &outcome.warnings {
             output.warning(&format!("{}: {warning}", snapshot.path().display()));
         }

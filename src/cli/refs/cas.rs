@@ -4,7 +4,7 @@ use std::{ffi::OsString, os::unix::ffi::OsStrExt, path::PathBuf};
 
 use bstr::BStr;
 
-use super::{Wait, grammar::Change, plan::Plan};
+use super::{Writing, grammar::Change, plan::Plan};
 use crate::cli::{Done, exit, exit::Exit, open, output::Output};
 
 /// Change one reference if it still has the value it had
@@ -21,7 +21,7 @@ The object NEW must be in the archive already, and a commit if NAME is a branch.
 that is no descendant of OLD. The exit code is 1 if the reference does not hold OLD; then nothing was changed.")]
 pub struct Args {
     #[command(flatten)]
-    wait: Wait,
+    writing: Writing,
 
     /// Change a symbolic reference itself, not the reference it names
     #[arg(long)]
@@ -57,6 +57,6 @@ pub fn run(args: &Args, output: &mut Output) -> Done {
         old: Some(field(&args.old)),
     };
     plan.add(change, !args.no_deref)?;
-    plan.commit(args.wait.seconds, output)?;
+    plan.commit(&args.writing, output)?;
     Ok(Exit::Done)
 }

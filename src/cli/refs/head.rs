@@ -5,7 +5,7 @@ use std::{ffi::OsString, os::unix::ffi::OsStrExt, path::PathBuf};
 use bstr::{BStr, ByteSlice};
 use znippy::refs::{Expected, RefEdit, Target};
 
-use super::{Wait, apply};
+use super::{Writing, apply};
 use crate::cli::{Done, exit, exit::Exit, init::branch_ref, open, output::Output};
 
 /// Show or set the branch that HEAD names: the one a clone checks out
@@ -18,7 +18,7 @@ Examples:
 HEAD may name a branch that does not exist yet; it is shown with exit code 0 all the same.")]
 pub struct Args {
     #[command(flatten)]
-    wait: Wait,
+    writing: Writing,
 
     /// The archive
     path: PathBuf,
@@ -58,7 +58,7 @@ pub fn run(args: &Args, output: &mut Output) -> Done {
         new: Some(Target::Symbolic(branch)),
         rewinds: false,
     };
-    let results = apply::commit(&snapshot, vec![edit], args.wait.seconds, false, output)?;
+    let results = apply::commit(&snapshot, vec![edit], &args.writing, false, output)?;
     apply::refuse(snapshot.path(), &["HEAD".into()], &results)?;
     Ok(Exit::Done)
 }

@@ -15,8 +15,9 @@ mod session;
 mod update;
 
 use clap::Subcommand;
+use znippy::archive::Durability;
 
-use super::{Done, output::Output};
+use super::{Done, exit, git, output::Output};
 
 /// Look at and change the references of an archive
 ///
@@ -49,10 +50,33 @@ pub fn run(args: &Args, output: &mut Output) -> Done {
     }
 }
 
-/// How long to wait for the writer lock, for the verbs that write.
+/// How to write, for the verbs that do.
 #[derive(clap::Args)]
-struct Wait {
+struct Writing {
     /// How long to wait for another process that is writing to the archive
     #[arg(long = "wait", value_name = "SECONDS", default_value_t = 60)]
-    seconds: u64,
+    wait_seconds: u64,
+
+    /// When a change counts as done: fast, safe, uring or batch
+    ///
+    /// safe: when it survives a power loss. uring: the same, with fewer system calls, where the kernel has io_uring. fast:
+    /// when it survives the end of this process; a power loss may take it until a later change is written with one of the
+    /// others. batch: as safe, for many changes at once. Without it: git's setting znippy.durability, else safe.
+    #[arg(long, value_name = "ARM", value_parser = ["fast", "safe", "uring", "batch"])]
+    durability: Option<String>,
+}
+
+impl Writing {
+    /// Returns when a change counts as done.
+    fn durability(&self) -> anyhow::Result<Durability> {
+        match &self.durability {
+            Some(name) => Ok(name.parse().expect("clap let nothing else through")),
+            None => match git::config("znippy.durability") {
+                Some(name) => name
+                    .parse()
+                    .map_err(|why| exit::usage(format!("znippy.durability: {why}"))),
+                None => Ok(Durability::default()),
+            },
+        }
+    }
 }

@@ -13,7 +13,7 @@ use znippy::{
 };
 
 use super::{
-    apply,
+    Writing, apply,
     edits::Edits,
     grammar::{Change, SymrefOld},
 };
@@ -162,19 +162,19 @@ impl Plan {
     }
 
     /// Checks everything and writes nothing.
-    pub fn check(&mut self, wait: u64, output: &Output) -> anyhow::Result<()> {
-        self.run(wait, true, output)
+    pub fn check(&mut self, writing: &Writing, output: &Output) -> anyhow::Result<()> {
+        self.run(writing, true, output)
     }
 
     /// Applies all changes in one commit, or none.
     ///
     /// # Errors
     /// Fails with exit code 1 where a reference does not hold what was expected or may not hold the new value.
-    pub fn commit(&mut self, wait: u64, output: &Output) -> anyhow::Result<()> {
-        self.run(wait, false, output)
+    pub fn commit(&mut self, writing: &Writing, output: &Output) -> anyhow::Result<()> {
+        self.run(writing, false, output)
     }
 
-    fn run(&mut self, wait: u64, dry_run: bool, output: &Output) -> anyhow::Result<()> {
+    fn run(&mut self, writing: &Writing, dry_run: bool, output: &Output) -> anyhow::Result<()> {
         for _ in 0..MAX_ATTEMPTS {
             let Edits { edits, asked } = Edits::make(&self.snapshot, &self.steps)?;
             if edits.is_empty() {
@@ -182,7 +182,7 @@ impl Plan {
             }
             let names: Vec<BString> = edits.iter().map(|edit| edit.name.clone()).collect();
             let path = self.snapshot.path().to_owned();
-            let results = apply::commit(&self.snapshot, edits, wait, dry_run, output)?;
+            let results = apply::commit(&self.snapshot, edits, writing, dry_run, output)?;
             let overtaken = results
                 .iter()
                 .zip(&asked)

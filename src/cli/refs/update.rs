@@ -3,7 +3,7 @@
 use std::{io, path::PathBuf};
 
 use super::{
-    Wait,
+    Writing,
     grammar::{Request, Requests},
     plan::Plan,
     session::State,
@@ -55,7 +55,7 @@ pub struct Args {
     nul: bool,
 
     #[command(flatten)]
-    wait: Wait,
+    writing: Writing,
 
     /// The archive
     path: PathBuf,
@@ -82,18 +82,18 @@ pub fn run(args: &Args, output: &mut Output) -> Done {
                 output.reply("start: ok")?;
             }
             Request::Prepare => {
-                plan.check(args.wait.seconds, output)?;
+                plan.check(&args.writing, output)?;
                 output.reply("prepare: ok")?;
             }
             Request::Commit => {
-                plan.commit(args.wait.seconds, output)?;
+                plan.commit(&args.writing, output)?;
                 output.reply("commit: ok")?;
             }
             Request::Abort => output.reply("abort: ok")?,
         }
     }
     if state.commits_at_end() {
-        plan.commit(args.wait.seconds, output)?;
+        plan.commit(&args.writing, output)?;
     }
     Ok(Exit::Done)
 }

@@ -1,0 +1,243 @@
+//! The four arms of this project, through the library.
+
+use std::{
+    path::Path,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use anyhow::{Result, ensure};
+use gix_hash::{Kind, ObjectId, oid};
+use znippy::{
+    archive::{Appender, CheckedPack, Durability, NewPack, Snapshot, Transaction, WritePolicy, create},
+    format::columns::{CommitRow, Proof},
+    pack::{
+        EntryTable, Location, PackRank, PackStore,
+        resolve::{ResolveOptions, resolve},
+    },
+    refs::{Expected, RefEdit, Target},
+};
+
+use super::{Arm, Stage, in_threads, share};
+use crate::{
+    measure::{Cost, measure},
+    packs::Pack,
+};
+
+pub fn all() -> Vec<Box<dyn Arm>> {
+    let arm = |durability, hash| Box::new(Ours { durability, hash }) as Box<dyn Arm>;
+    let mut arms: Vec<_> = Durability::ALL.map(|durability| arm(durability, false)).into();
+    arms.insert(1, arm(Durability::Fast, true));
+    arms
+}
+
+/// One arm. Packs come in memory, as the others get them, with their table of objects, as `pack-objects` gives it to a pusher.
+///
+/// A pack's trailing hash is checked by whoever receives it, byte by byte as it comes in; `hash` says to do it within the clock.
+/// The others never check it, but for those that index.
+struct Ours {
+    durability: Durability,
+    hash: bool,
+}
+
+impl Arm for Ours {
+    fn name(&self) -> String {
+        match self.hash {
+            true => format!("{} + hash", self.durability),
+            false => self.durability.to_string(),
+        }
+    }
+
+    fn durability(&self) -> &'static str {
+        match self.durability {
+            Durability::Fast => "process",
+            Durability::Safe | Durability::Uring => "power loss",
+            Durability::Batch => "power loss, from the end of the batch",
+        }
+    }
+
+    fn artifact(&self, stage: Stage) -> &'static str {
+        match stage {
+            Stage::Ack => "one Arrow file: pack, object table",
+            Stage::Index => "one Arrow file: pack, object table with kinds and sizes, commit graph",
+            Stage::Complete => "one Arrow file: pack, object table with kinds and sizes, commit graph, refs",
+        }
+    }
+
+    fn can(&self, stage: Stage, appenders: usize) -> bool {
+        (!self.hash || stage == Stage::Ack) && (self.durability != Durability::Batch || appenders == 1)
+    }
+
+    fn run(&self, dir: &Path, packs: &[Pack], stage: Stage, appenders: usize) -> Result<Cost> {
+        let path = dir.join("a.znippy");
+        create(&path, Kind::Sha1, "refs/heads/main".into())?;
+        let policy = WritePolicy {
+            durability: self.durability,
+            ..WritePolicy::default()
+        };
+        // What comes with a pack is there before the clock starts, as its bytes are.
+        let given: Vec<_> = packs.iter().map(|pack| Ok(Mutex::new(Some(given(pack)?)))).collect::<Result<_>>()?;
+        let appender = Mutex::new(Appender::new(&path, policy));
+        let next = AtomicUsize::new(0);
+        let take = |pack: &Pack| {
+            let index = (pack as *const Pack as usize - packs.as_ptr() as usize) / size_of::<Pack>();
+            let mut new = given[index].lock().expect("nobody panics").take().expect("each is taken once");
+            if self.hash {
+                new.data = CheckedPack::new(pack.bytes.clone(), Kind::Sha1, "pack")?.into();
+            }
+            if stage != Stage::Ack {
+                index_pack(&mut new, pack)?;
+            }
+            Ok::<_, anyhow::Error>(new)
+        };
+        let edit = |pack: &Pack| RefEdit {
+            name: format!("refs/heads/t{}", next.fetch_add(1, Ordering::Relaxed)).into(),
+            expected: Expected::Any,
+            new: Some(Target::Object {
+                oid: pack.commit,
+                peeled: None,
+            }),
+            rewinds: false,
+        };
+        let cost = measure(|| match self.durability {
+            Durability::Batch => {
+                let mut appender = appender.lock().expect("nobody panics");
+                let mut batch = appender.batch();
+                for pack in packs {
+                    batch.add_pack(take(pack)?)?;
+                    if stage == Stage::Complete {
+                        batch.edit(edit(pack))?;
+                    }
+                }
+                batch.finish()?;
+                Ok(())
+            }
+            _ => in_threads(appenders, |nth| {
+                for pack in share(packs, appenders, nth) {
+                    let transaction = Transaction {
+                        packs: vec![take(pack)?],
+                        edits: if stage == Stage::Complete { vec![edit(pack)] } else { vec![] },
+                        ..Transaction::default()
+                    };
+                    let outcome = appender.lock().expect("nobody panics").commit(transaction)?;
+                    ensure!(outcome.written, "nothing was written");
+                }
+                Ok(())
+            }),
+        })?;
+        prove(&path, packs, stage)?;
+        Ok(cost)
+    }
+}
+
+/// Fails unless another reader finds every object, with the bytes and the kind that it must have, and every reference.
+fn prove(path: &Path, packs: &[Pack], stage: Stage) -> Result<()> {
+    let snapshot = Snapshot::open(path)?;
+    ensure!(snapshot.packs() as usize == packs.len(), "{} packs, not {}", snapshot.packs(), packs.len());
+    for pack in packs {
+        for entry in &pack.entries {
+            let found = snapshot.lookup(&entry.oid)?;
+            ensure!(found.is_some_and(|at| at.offset == entry.offset && at.crc32 == entry.crc32), "an object was lost");
+        }
+    }
+    if stage != Stage::Ack {
+        let info = snapshot.info()?;
+        ensure!((info.unresolved_objects, info.unproven_packs) == (0, 0), "the index is not complete");
+        for rank in 0..snapshot.packs() {
+            let table = snapshot.entries(rank)?;
+            ensure!(table.kinds.len() == table.len(), "kinds are missing");
+        }
+    }
+    let refs = if stage == Stage::Complete { packs.len() } else { 0 };
+    ensure!(snapshot.info()?.refs as usize == refs, "references were lost");
+    Ok(())
+}
+
+/// What comes with a pack.
+fn given(pack: &Pack) -> Result<NewPack> {
+    let checked = CheckedPack::new(pack.bytes.clone(), Kind::Sha1, "pack")?;
+    Ok(NewPack {
+        data: checked.into(),
+        path: "pack".into(),
+        id: pack.id,
+        entries: EntryTable {
+            oids: pack.entries.iter().flat_map(|entry| entry.oid.as_slice().to_vec()).collect(),
+            oid_len: 20,
+            offsets: pack.entries.iter().map(|entry| entry.offset).collect(),
+            crc32s: pack.entries.iter().map(|entry| entry.crc32).collect(),
+            ..EntryTable::default()
+        },
+        proof: Proof::None,
+        commits: vec![],
+    })
+}
+
+/// Reads and re-hashes every object of the pack, and takes kinds, sizes and the commit graph from what it finds.
+fn index_pack(new: &mut NewPack, pack: &Pack) -> Result<()> {
+    let mut commits = vec![];
+    let mut on_commit = |commit: znippy::pack::resolve::ResolvedCommit<'_>| {
+        commits.push(CommitRow {
+            oid: commit.id.to_owned(),
+            tree: commit.links.tree,
+            parents: commit.links.parents.to_vec(),
+            author: None,
+            committed_at: commit.links.time,
+            generation: 1,
+        });
+    };
+    let table = Arc::new(new.entries.clone());
+    let store = InMemory { pack, table };
+    let options = ResolveOptions {
+        threads: 1,
+        on_commit: Some(&mut on_commit),
+        ..ResolveOptions::default()
+    };
+    let resolved = resolve(&store, 0, &store.table, options)?;
+    ensure!(resolved.is_sound(), "the pack is damaged");
+    resolved.fill(&mut new.entries);
+    new.commits = commits;
+    new.proof = Proof::Names;
+    Ok(())
+}
+
+/// A pack in memory.
+struct InMemory<'a> {
+    pack: &'a Pack,
+    table: Arc<EntryTable>,
+}
+
+impl PackStore for InMemory<'_> {
+    fn object_format(&self) -> Kind {
+        Kind::Sha1
+    }
+    fn packs(&self) -> PackRank {
+        1
+    }
+    fn pack_len(&self, _: PackRank) -> u64 {
+        self.pack.bytes.len() as u64
+    }
+    fn pack_id(&self, _: PackRank) -> ObjectId {
+        self.pack.id
+    }
+    fn pack_name(&self, _: PackRank) -> String {
+        "pack".into()
+    }
+    fn read_exact_at(&self, _: PackRank, offset: u64, buf: &mut [u8]) -> znippy::Result<()> {
+        let at = offset as usize;
+        let bytes = self.pack.bytes.get(at..at + buf.len());
+        buf.copy_from_slice(bytes.ok_or_else(|| znippy::Error::Invalid("beyond the pack".into()))?);
+        Ok(())
+    }
+    fn lookup(&self, id: &oid) -> znippy::Result<Option<Location>> {
+        Ok(self.table.find(id).map(|index| Location {
+            pack: 0,
+            offset: self.table.offsets[index],
+            crc32: self.table.crc32s[index],
+        }))
+    }
+    fn entries(&self, _: PackRank) -> znippy::Result<Arc<EntryTable>> {
+        Ok(self.table.clone())
+    }
+}
