@@ -101,7 +101,7 @@ impl Push<'_> {
     fn tips(&self, updates: &[Update]) -> (Vec<ObjectId>, bool) {
         let shown: HashSet<ObjectId> = self.listed.values.values().copied().collect();
         let new = |update: &Update| update.new.filter(|new| update.applies() && !shown.contains(new));
-        let looks = |update: &&Update| !self.options.dry_run || (update.old.is_some() && !update.forced);
+        let looks = |update: &&Update| !self.options.dry_run || update.old.is_some();
         let mut tips: Vec<ObjectId> = updates.iter().filter(looks).filter_map(new).collect();
         let incomplete = tips.len() < updates.iter().filter_map(new).count();
         tips.sort_unstable();

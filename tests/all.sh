@@ -49,7 +49,7 @@ first=$(git --version)
 for git in /usr/bin/git /usr/local/bin/git; do
 	if [ -x "$git" ] && [ "$("$git" --version)" != "$first" ]; then
 		echo "again with $("$git" --version)"
-		ZNIPPY_TEST_GIT=$git cargo test --release --test parity --test cli
+		ZNIPPY_TEST_GIT=$git cargo test --release --test parity --test matrix --test cli
 	fi
 done
 

@@ -80,25 +80,39 @@ impl Side {
             .map(str::trim)
             .filter(|line| !line.is_empty() && !line.starts_with('#'))
         {
-            let (head, command) = line.split_once(' ').expect("a line is `dirMARK command`");
-            let dir = head.trim_end_matches(['$', '!', '=', '?']);
-            let marks = &head[dir.len()..];
-            let before = marks.contains('=').then(|| self.remote_bytes());
-            let ran = match marks.contains('!') {
-                true => self.sandbox.fails(dir, command),
-                false => self.sandbox.ok(dir, command),
-            };
-            if let Some(before) = before {
-                assert!(before == self.remote_bytes(), "{line}: the remote was written to");
-            }
-            let mut saw = format!("exit {}\n", ran.code);
-            if !marks.contains('?') {
-                saw.push_str(&without_reasons(&self.neutral(&ran.stdout)));
-                saw.push_str(&without_reasons(&status_lines(&self.neutral(&ran.stderr))));
-            }
-            seen.push((line.to_owned(), saw));
+            seen.push(self.try_line(line).unwrap_or_else(|why| panic!("{why}")));
         }
         seen
+    }
+
+    /// Runs one line of a script and returns it with what was seen.
+    ///
+    /// # Errors
+    /// Says how it did not do what its mark says.
+    pub fn try_line(&self, line: &str) -> Result<(String, String), String> {
+        let (head, command) = line.split_once(' ').expect("a line is `dirMARK command`");
+        let dir = head.trim_end_matches(['$', '!', '=', '?']);
+        let marks = &head[dir.len()..];
+        let before = marks.contains('=').then(|| self.remote_bytes());
+        let ran = self.sandbox.sh(dir, command);
+        let wrong = |why: &str| Err(format!("{line}: {why}\n{}{}", ran.stdout, ran.stderr));
+        match (marks.contains('!'), ran.code) {
+            (false, 0) | (true, 1..=128) => {}
+            (true, 0) => return wrong("should have failed"),
+            (_, code) => return wrong(&format!("ended with {code}")),
+        }
+        if ran.stderr.contains("panicked at") {
+            return wrong("panicked");
+        }
+        if before.is_some_and(|before| before != self.remote_bytes()) {
+            return wrong("the remote was written to");
+        }
+        let mut saw = format!("exit {}\n", ran.code);
+        if !marks.contains('?') {
+            saw.push_str(&without_reasons(&self.neutral(&ran.stdout)));
+            saw.push_str(&without_reasons(&status_lines(&self.neutral(&ran.stderr))));
+        }
+        Ok((line.to_owned(), saw))
     }
 
     /// Returns what the remote and all client repositories hold.
@@ -135,7 +149,7 @@ impl Side {
     }
 
     /// Replaces what differs between the sides by nature: the URL and the sandbox's path.
-    fn neutral(&self, text: &str) -> String {
+    pub fn neutral(&self, text: &str) -> String {
         let root = self.sandbox.root().display().to_string();
         text.replace(&self.url, "<url>").replace(&root, "<root>")
     }

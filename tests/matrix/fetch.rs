@@ -1,0 +1,168 @@
+//! `git fetch` and `git pull`, flag by flag.
+
+use crate::matrix;
+
+#[test]
+fn fetches() {
+    matrix(
+        "fetch",
+        &[
+            "reader$ git fetch",
+            "reader$ git fetch -q",
+            "reader$ git fetch -v",
+            "reader$ git fetch --progress",
+            "reader$ git fetch origin",
+            "reader$ git fetch origin main",
+            "reader$ git fetch origin main fresh",
+            "reader$ git fetch origin main:got",
+            "reader$ git fetch origin +main:refs/x/y",
+            "reader$ git fetch origin 'refs/heads/*:refs/copy/*'",
+            "reader$ git fetch origin 'refs/pull/*:refs/pull/*'",
+            "reader$ git fetch origin 'refs/*:refs/all/*'",
+            "reader$ git fetch origin '^refs/heads/side' 'refs/heads/*:refs/copy/*'",
+            "reader$ git fetch origin refs/notes/commits:refs/notes/commits
+             reader$ git notes show main~2 || true",
+            "reader$ git fetch origin tag v2.0",
+            "reader$ git fetch origin HEAD
+             reader$ git rev-parse FETCH_HEAD",
+            "reader! git fetch origin nothing",
+            "reader! git fetch origin refs/heads/old",
+            "reader$ git fetch --all",
+            "reader$ git fetch --append origin side
+             reader$ git fetch --append origin main",
+            "reader$ git fetch --atomic",
+            "reader$ git fetch --dry-run",
+            "reader$ git fetch --no-write-fetch-head
+             reader$ test ! -e .git/FETCH_HEAD",
+            "reader$ git fetch --write-fetch-head",
+            "reader$ git fetch --force origin main:refs/heads/x",
+            "reader$ git fetch --keep",
+            "reader$ git fetch --multiple origin",
+            "reader$ git fetch --prune
+             reader$ git branch -r",
+            "reader$ git fetch --prune-tags",
+            "reader$ git fetch --prune origin 'refs/heads/*:refs/remotes/origin/*'",
+            "reader$ git fetch --prune --dry-run",
+            "reader$ git fetch --no-tags",
+            "reader$ git fetch --tags",
+            "reader$ git fetch --tags origin main",
+            "reader$ git fetch --refetch",
+            "reader$ git fetch --refmap='+refs/heads/*:refs/mapped/*' origin main",
+            "reader$ git fetch --refmap='' origin main",
+            "reader$ git fetch --set-upstream origin fresh",
+            "reader$ git fetch --update-head-ok origin main:main",
+            "reader! git fetch origin main:main",
+            "reader$ git fetch --no-auto-maintenance",
+            "reader$ git fetch --auto-gc",
+            "reader$ git fetch --jobs=3",
+            "reader$ git fetch --porcelain || test $(git version | grep -c 2.39) = 1
+             ~ git 2.39 has no --porcelain",
+            "reader$ git fetch --show-forced-updates",
+            "reader$ git fetch --no-show-forced-updates",
+            "reader$ git fetch -4",
+            "reader$ git fetch --negotiation-tip=main",
+            "reader$ git fetch --negotiation-tip=refs/tags/light origin main",
+            "reader$ git fetch --recurse-submodules=no",
+            "reader$ git fetch --recurse-submodules=yes",
+            "reader$ printf 'main\\nfresh\\n' | git fetch --stdin origin",
+            "reader$ git fetch $URL",
+            "reader$ git fetch $URL main:elsewhere",
+            "reader$ git fetch origin $(git -C ../up rev-parse fresh)",
+            "reader! git fetch origin 1111111111111111111111111111111111111111",
+            "reader$ git fetch origin $(git -C ../up rev-parse main~3)",
+            "reader$ git fetch && git fetch
+             reader= git fetch",
+            "reader$ git -c fetch.prune=true fetch",
+            "reader$ git -c fetch.output=compact fetch",
+            "reader$ git -c fetch.negotiationAlgorithm=noop fetch",
+            "reader$ git -c fetch.negotiationAlgorithm=skipping fetch",
+            "reader$ git -c fetch.writeCommitGraph=true fetch
+             reader$ git commit-graph verify",
+            "reader$ git -c fetch.fsckObjects=true fetch",
+            "reader$ git -c transfer.fsckObjects=true fetch",
+            "reader$ git -c transfer.unpackLimit=1 fetch",
+            "reader$ git -c remote.origin.tagOpt=--tags fetch",
+            "reader$ git -c fetch.parallel=4 fetch --all",
+            "reader$ git remote add other $URL && git fetch --all",
+            "reader$ git remote add -f other $URL",
+            "reader$ git remote add -t side -f other $URL",
+            "reader$ git remote add --no-tags -f other $URL",
+            "reader! git remote add --mirror=fetch -f other $URL",
+            "reader$ git config remotes.both 'origin' && git remote update both",
+            "reader$ git remote update",
+            "reader$ git remote update -p",
+            "mirror.git$ git fetch",
+            "mirror.git$ git fetch -p",
+            "mirror.git$ git remote update --prune",
+            "blank$ git fetch",
+            "blank$ git fetch origin side
+             blank$ git checkout -q FETCH_HEAD && ls",
+            "blank$ git fetch --tags origin",
+            "blank$ git fetch --no-tags origin main:there",
+            "blank$ git fetch origin v1.0",
+            "blank$ git fetch origin 'v1.0^{}' || git fetch origin refs/tags/v1.0:refs/tags/mine",
+            "blank$ git fetch origin $(git -C ../up rev-parse v1.0)",
+            "blank$ git fetch origin $(git -C ../up rev-parse main~4:a/big.dat)
+             ~ an object by its id, of any kind",
+            "diverged$ git fetch
+             diverged$ git log --oneline --graph --all --format=%s",
+            "diverged$ git fetch origin main fresh",
+            "reader$ rm -rf .git/objects/pack/*.rev; git fetch",
+            "reader$ git repack -adq && git fetch",
+            "reader$ git pack-refs --all && git fetch",
+            "reader$ git checkout -q --detach && git fetch origin main:main",
+            "reader$ git gc -q && git fetch && git gc -q --prune=now && git fsck",
+            "reader$ git worktree add -q ../tree side && cd ../tree && git fetch
+             tree$ git log --format=%s origin/main",
+            "reader$ git worktree add -q ../tree side
+             tree! git fetch origin main:main",
+            "reader$ mkdir deep && cd deep && git fetch",
+            "$ git -C reader fetch",
+            "$ git --git-dir=reader/.git fetch",
+            "reader$ GIT_OBJECT_DIRECTORY=$A/objs GIT_ALTERNATE_OBJECT_DIRECTORIES=$A/reader/.git/objects git fetch-pack --version >/dev/null 2>&1; true",
+        ],
+    );
+}
+
+#[test]
+fn pulls() {
+    matrix(
+        "pull",
+        &[
+            "reader$ git pull",
+            "reader$ git pull -q",
+            "reader$ git pull --ff-only",
+            "reader$ git pull --no-ff --no-rebase --no-edit && git commit -q --amend -m merged",
+            "reader$ git pull --rebase",
+            "reader$ git pull --squash --no-rebase
+             reader$ git status --porcelain",
+            "reader$ git pull --no-commit --no-rebase",
+            "reader$ git pull --stat",
+            "reader$ git pull origin side",
+            "reader$ git pull origin fresh main --no-rebase --no-edit",
+            "reader$ git pull --tags",
+            "reader$ git pull --prune",
+            "reader$ git pull --all",
+            "reader$ git pull --set-upstream origin fresh",
+            "reader$ git pull --dry-run",
+            "reader$ git pull --autostash --rebase",
+            "reader$ echo x >>one.txt && git pull --autostash --rebase
+             reader$ git status --porcelain",
+            "reader$ git pull $URL main",
+            "diverged! git pull --ff-only",
+            "diverged$ git pull --no-rebase --no-edit && git commit -q --amend -m merged",
+            "diverged$ git pull --rebase",
+            "diverged$ git pull --rebase=merges",
+            "diverged$ git pull -s ours --no-rebase --no-edit && git commit -q --amend -m merged",
+            "diverged$ git pull -X theirs --no-rebase --no-edit && git commit -q --amend -m merged",
+            "diverged$ git pull --rebase && git push",
+            "blank$ git pull origin main",
+            "blank! git pull",
+            "reader! git pull origin nothing",
+            "reader$ git pull --recurse-submodules",
+            "reader$ git pull --no-tags origin main",
+            "reader! git pull --verify-signatures",
+            "reader$ git checkout -q -b other origin/side && git pull",
+        ],
+    );
+}
