@@ -86,6 +86,14 @@ impl Client {
         self.is_shallow() || config.is_partial_clone() || filled(self.common.join("info/grafts"))
     }
 
+    /// Returns whether the repository's own configuration file looks like that of a partial clone.
+    pub fn may_be_partial(&self) -> bool {
+        let config = std::fs::read(self.common.join("config"))
+            .unwrap_or_default()
+            .to_ascii_lowercase();
+        config.contains_str("promisor") || config.contains_str("partialclone")
+    }
+
     /// Returns whether this is a shallow clone.
     pub fn is_shallow(&self) -> bool {
         !self.shallow_commits().is_empty()

@@ -21,6 +21,7 @@ use crate::{
     cleanup::Guard,
     client::Client,
     config::{self, Config},
+    connect,
     fetch::{Fetch, Fetched},
     listing::{self, Listing},
     objects::Objects,
@@ -31,7 +32,7 @@ use crate::{
     ui::{self, GitWentAway},
 };
 
-/// What the helper offers. `connect` is there to be declined: git then tells the user what it could not do.
+/// What the helper offers. `connect` is accepted for some fetches and declined for all else.
 const CAPABILITIES: &[u8] = b"connect\nfetch\npush\noption\ncheck-connectivity\nobject-format\n\n";
 
 /// Serves git for the remote `name` at `address` until it is done.
@@ -44,6 +45,7 @@ pub fn run(name: BString, address: Option<BString>) -> Result<()> {
     let mut session = Session {
         remote: Remote::find(name, address)?,
         options: Options::default(),
+        opened: None,
         listed: None,
         keeps: Vec::new(),
         input,
@@ -60,6 +62,8 @@ pub fn run(name: BString, address: Option<BString>) -> Result<()> {
 struct Session<R, W> {
     remote: Remote,
     options: Options,
+    /// What was opened to answer `connect`, for what follows.
+    opened: Option<Snapshot>,
     /// What the last `list` read, for the batches that follow.
     listed: Option<Listed>,
     /// `.keep` files that git has been told of. It deletes them itself; where it could not, their guards do.
@@ -138,7 +142,7 @@ impl<R: BufRead, W: Write> Session<R, W> {
                 Reply::Error(why) => self.reply(format!("error {why}\n").as_bytes())?,
             },
             b"connect" if argument == "git-upload-archive" => return self.upload_archive().map(|()| false),
-            b"connect" => self.reply(b"fallback\n")?,
+            b"connect" => return self.connect(argument),
             b"list" if argument == "for-push" => self.list_for_push()?,
             b"list" => self.list()?,
             b"fetch" => match self.read_batch("fetch", argument)? {
@@ -170,6 +174,24 @@ impl<R: BufRead, W: Write> Session<R, W> {
         // Where that fails, it has told git why.
         command.status().context("cannot run znippy upload-archive")?;
         Ok(())
+    }
+
+    /// Lets git talk to a server where that is better, and returns whether it goes on with commands.
+    fn connect(&mut self, service: &BStr) -> Result<bool> {
+        if connect::is_served(service) {
+            if self.opened.is_none() {
+                // Why it cannot be opened is told when it is listed.
+                self.opened = self.remote.open(self.options.voice).ok();
+            }
+            if let Some(snapshot) = &self.opened
+                && connect::is_better(&self.options, snapshot)?
+            {
+                connect::serve(&self.remote, &self.options, snapshot, &mut self.input, &mut self.output)?;
+                return Ok(false);
+            }
+        }
+        self.reply(b"fallback\n")?;
+        Ok(true)
     }
 
     /// Takes leave of git. Where it had nothing to push and the archive is empty or missing, the question is why: an
@@ -211,16 +233,29 @@ impl<R: BufRead, W: Write> Session<R, W> {
         }
     }
 
+    /// git asks for a server before it lists or fetches. One that does not cannot say how its history is to be cut, and would
+    /// go on and make a full clone.
+    fn refuse_partial(&self) -> Result<()> {
+        match self.options.is_partial() {
+            true => bail!(
+                "this git cannot fetch a part of a history through a remote helper; leave --depth and --filter out"
+            ),
+            false => Ok(()),
+        }
+    }
+
     fn list(&mut self) -> Result<()> {
-        // Refused before anything is shown: git would go on and make a full clone.
-        self.options.refuse_partial_history()?;
+        self.refuse_partial()?;
         if self.remote.is_relative() {
             let config = config::Pending::start()?.finish()?;
             if !self.remote.is_being_cloned(&config) {
                 self.remote.refuse_relative(&config)?;
             }
         }
-        let snapshot = self.remote.open(self.options.voice)?;
+        let snapshot = match &self.opened {
+            Some(snapshot) => snapshot.clone(),
+            None => self.remote.open(self.options.voice)?,
+        };
         let mut lines = listing::object_format_line(snapshot.object_format());
         listing::list_refs(&snapshot, &mut lines)?;
         lines.push(b'\n');
@@ -295,7 +330,7 @@ impl<R: BufRead, W: Write> Session<R, W> {
     }
 
     fn fetch(&mut self, batch: &[BString]) -> Result<()> {
-        self.options.refuse_partial_history()?;
+        self.refuse_partial()?;
         let client = Client::from_environment()?;
         let config = config::Pending::start()?;
         let snapshot = match self.listed.as_ref().and_then(|listed| listed.snapshot.clone()) {

@@ -9,6 +9,7 @@ mod catch_up;
 mod cleanup;
 mod client;
 mod config;
+mod connect;
 mod dialogue;
 mod fetch;
 mod guard;

@@ -1,11 +1,10 @@
 //! The options git sets before it asks for something.
 //!
-//! An option that changes what a fetch must bring is recorded, and the fetch refuses: for `git clone` the reply alone
-//! decides nothing, it goes on and makes a full clone.
+//! An option by which a fetch brings less than everything is only noted: git itself tells the server what it means
+//! ([`crate::connect`]). The reply decides nothing, `git clone` goes on whatever it is.
 
 use std::collections::HashMap;
 
-use anyhow::{Result, bail};
 use bstr::{BStr, BString, ByteSlice};
 use gix_hash::ObjectId;
 
@@ -38,10 +37,10 @@ pub struct Options {
     /// Values expected by `--force-with-lease`, by reference name; the null id means that it must not exist.
     pub leases: HashMap<BString, ObjectId>,
     pub push_options: Vec<BString>,
-    depth: Option<BString>,
-    deepen_since: Option<BString>,
+    depth: bool,
+    deepen_since: bool,
     deepen_not: bool,
-    filter: Option<BString>,
+    filter: bool,
 }
 
 impl Default for Options {
@@ -59,10 +58,10 @@ impl Default for Options {
             atomic: false,
             leases: HashMap::new(),
             push_options: Vec::new(),
-            depth: None,
-            deepen_since: None,
+            depth: false,
+            deepen_since: false,
             deepen_not: false,
-            filter: None,
+            filter: false,
         }
     }
 }
@@ -88,10 +87,10 @@ impl Options {
             // `yes` from `git fetch`, `true` from the transport: both mean it.
             b"refetch" => self.refetch = value != "false",
             // A depth of 0 takes the limit back, as before a second batch for tags.
-            b"depth" => self.depth = (value != "0" && !value.is_empty()).then_some(value),
-            b"deepen-since" => self.deepen_since = (!value.is_empty()).then_some(value),
+            b"depth" => self.depth = value != "0" && !value.is_empty(),
+            b"deepen-since" => self.deepen_since = !value.is_empty(),
             b"deepen-not" => self.deepen_not = true,
-            b"filter" => self.filter = (!value.is_empty()).then_some(value),
+            b"filter" => self.filter = !value.is_empty(),
             b"cas" => return self.set_lease(value.as_bstr()),
             b"push-option" => self.push_options.push(value),
             b"pushcert" if value == "true" => {
@@ -119,29 +118,9 @@ impl Options {
         }
     }
 
-    /// Fails where the fetch that follows could not be what the user asked for.
-    ///
-    /// # Errors
-    /// Names the option of git's command line.
-    pub fn refuse_partial_history(&self) -> Result<()> {
-        let (option, instead) = if let Some(depth) = &self.depth {
-            match depth.as_slice() {
-                b"2147483647" => ("--unshallow".to_owned(), "clone again"),
-                _ => (
-                    format!("--depth {depth} (or --deepen)"),
-                    "leave it out for a full clone",
-                ),
-            }
-        } else if let Some(since) = &self.deepen_since {
-            (format!("--shallow-since={since}"), "leave it out for a full clone")
-        } else if self.deepen_not {
-            ("--shallow-exclude".to_owned(), "leave it out for a full clone")
-        } else if let Some(filter) = &self.filter {
-            (format!("--filter={filter}"), "leave it out for a full clone")
-        } else {
-            return Ok(());
-        };
-        bail!("{option} is not supported by znippy archives yet; {instead}")
+    /// Returns whether less than all history or all objects are asked for, or more of what was left out before.
+    pub fn is_partial(&self) -> bool {
+        self.depth || self.deepen_since || self.deepen_not || self.filter
     }
 }
 
@@ -210,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partial_history_is_refused_and_a_depth_of_zero_is_none() {
+    fn what_is_partial_and_a_depth_of_zero_is_not() {
         for line in [
             "depth 1",
             "depth 2147483647",
@@ -219,13 +198,13 @@ mod tests {
             "filter blob:none",
         ] {
             let mut options = Options::default();
-            assert!(options.refuse_partial_history().is_ok());
+            assert!(!options.is_partial());
             set(&mut options, line);
-            assert!(options.refuse_partial_history().is_err(), "{line}");
+            assert!(options.is_partial(), "{line}");
         }
         let mut options = Options::default();
         set(&mut options, "depth 3");
         set(&mut options, "depth 0");
-        assert!(options.refuse_partial_history().is_ok());
+        assert!(!options.is_partial());
     }
 }

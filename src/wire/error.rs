@@ -19,7 +19,7 @@ pub enum WireError {
     Refused(String),
     /// The archive cannot give what was asked for.
     #[error(transparent)]
-    Archive(#[from] crate::Error),
+    Archive(crate::Error),
 }
 
 impl WireError {
@@ -41,6 +41,16 @@ impl From<io::Error> for WireError {
                 WireError::HungUp
             }
             _ => WireError::Io(error),
+        }
+    }
+}
+
+impl From<crate::Error> for WireError {
+    fn from(error: crate::Error) -> Self {
+        match error {
+            // Of all that is written here, only the client can break off.
+            crate::Error::Io { source, .. } if source.kind() == io::ErrorKind::BrokenPipe => WireError::HungUp,
+            error => WireError::Archive(error),
         }
     }
 }

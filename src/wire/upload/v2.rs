@@ -147,13 +147,6 @@ impl Server<'_, '_> {
         wanted_refs: &[(ObjectId, BString)],
         haves: &[ObjectId],
     ) -> WireResult<()> {
-        if !wanted_refs.is_empty() {
-            self.output.line("wanted-refs")?;
-            for (oid, name) in wanted_refs {
-                self.output.line(format!("{oid} {name}"))?;
-            }
-            self.output.delimiter()?;
-        }
         let mut boundary = Boundary::default();
         if request.is_cut() {
             boundary = self.view.boundary(request)?;
@@ -163,6 +156,13 @@ impl Server<'_, '_> {
             }
             for id in &boundary.unshallow {
                 self.output.line(format!("unshallow {id}"))?;
+            }
+            self.output.delimiter()?;
+        }
+        if !wanted_refs.is_empty() {
+            self.output.line("wanted-refs")?;
+            for (oid, name) in wanted_refs {
+                self.output.line(format!("{oid} {name}"))?;
             }
             self.output.delimiter()?;
         }
