@@ -174,7 +174,7 @@ fn proven(snapshot: &Snapshot, pack: DiskPack, tips: &[ObjectId]) -> Result<(Dis
     let mut entries = pack.table().as_ref().clone();
     (entries.kinds, entries.sizes) = (proven.kinds, proven.sizes);
     let new = NewPack {
-        file,
+        data: file.into(),
         path: SPOOL.into(),
         id: pack.pack_id(0),
         entries,
