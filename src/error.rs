@@ -59,6 +59,16 @@ pub enum Error {
     /// The archive was replaced or removed while it was being written.
     #[error("{path}: the archive was replaced or removed meanwhile; nothing was written, try again", path = .path.display())]
     Replaced { path: PathBuf },
+    /// The file has other names, or is mounted where it is, and a gc would leave these with the old generation.
+    #[error("{path}: {what}, so that a new file in its place would leave the old one in use (`znippy gc --break-links` does it all the same)", path = .path.display(), what = describe_links(*.links, *.is_mounted))]
+    HasLinks {
+        path: PathBuf,
+        links: u64,
+        is_mounted: bool,
+    },
+    /// The disk does not let a new file take the place of the archive.
+    #[error("{path}: the disk does not let a new file take its place ({source}); the archive is as it was (try again when nobody has it open)", path = .path.display())]
+    NotReplaced { path: PathBuf, source: io::Error },
     /// A write was acknowledged by nothing: after a failed sync the tail could not be taken back.
     #[error("{path}: the disk failed to store the data ({source}) and whether it is durable is unknown; the refs were not updated as far as anyone was told", path = .path.display())]
     DurabilityUnknown { path: PathBuf, source: io::Error },
@@ -85,6 +95,14 @@ pub enum Error {
         action: &'static str,
         source: io::Error,
     },
+}
+
+fn describe_links(links: u64, is_mounted: bool) -> String {
+    if is_mounted {
+        "another file or file system is mounted there".into()
+    } else {
+        format!("has {links} names (hard links)")
+    }
 }
 
 impl Error {

@@ -21,7 +21,7 @@ use std::{
 use gix_hash::ObjectId;
 
 use super::{
-    CheckedPack, NewPack, PackData,
+    CheckedPack, NewPack, PackData, Snapshot,
     durability::{Arm, Unlanded},
     prepare::Prepared,
 };
@@ -29,6 +29,7 @@ use crate::{
     error::{Error, Result},
     format::ALIGN,
     media::{DiskFile, Medium, read_vec},
+    pack::{PackRank, emit::copy_verbatim},
 };
 
 /// Pack files up to this size are read whole, so that their commit is written with one call.
@@ -50,6 +51,12 @@ pub enum PackSource {
     Memory(Arc<CheckedPack>),
     /// A place in the archive itself that was checked already.
     Archive { at: u64, len: u64 },
+    /// A pack of an earlier generation; checked against its hash while it is copied.
+    Earlier {
+        snapshot: Snapshot,
+        rank: PackRank,
+        len: u64,
+    },
 }
 
 impl PackSource {
@@ -77,7 +84,7 @@ impl PackSource {
     /// Returns the bytes of the pack.
     pub fn len(&self) -> u64 {
         match self {
-            PackSource::File { len, .. } | PackSource::Archive { len, .. } => *len,
+            PackSource::File { len, .. } | PackSource::Archive { len, .. } | PackSource::Earlier { len, .. } => *len,
             PackSource::Memory(pack) => pack.bytes().len() as u64,
         }
     }
@@ -96,7 +103,31 @@ impl PackSource {
                 }
                 Ok(())
             }
+            PackSource::Earlier { snapshot, rank, .. } => {
+                let mut sink = Chunks(sink, None);
+                let copied = copy_verbatim(snapshot, *rank, &mut sink, &mut |_, _| ());
+                // What the sink said is nearer to the cause than that it failed.
+                sink.1.map_or(copied, Err)
+            }
         }
+    }
+}
+
+/// Hands what is written on, and keeps the first error.
+struct Chunks<F>(F, Option<Error>);
+
+impl<F: FnMut(&[u8]) -> Result<()>> io::Write for Chunks<F> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match (self.0)(bytes) {
+            Ok(()) => Ok(bytes.len()),
+            Err(error) => {
+                self.1 = Some(error);
+                Err(io::ErrorKind::Other.into())
+            }
+        }
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -80,7 +80,7 @@ pub fn place_refs(
 }
 
 /// Returns a row element of a checkpoint, which says what is: old and new value are the same.
-fn restated(name: &BString, target: Option<&Target>) -> RefRow {
+pub fn restated(name: &BString, target: Option<&Target>) -> RefRow {
     ref_row(name.clone(), target, target)
 }
 

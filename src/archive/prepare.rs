@@ -176,7 +176,8 @@ fn add_pack(row: &mut Row, totals: &mut Totals, pack: NewPack, len: u64) {
     row.pack = Some(PackMeta { len, id: pack.id });
 }
 
-fn new_row(totals: &mut Totals, time_us: i64, kind: RowKind) -> Row {
+/// Starts the row of a new transaction.
+pub fn new_row(totals: &mut Totals, time_us: i64, kind: RowKind) -> Row {
     totals.last_txn += 1;
     Row::new(totals.last_txn, time_us, kind)
 }
@@ -187,7 +188,7 @@ fn policy_setting((key, value): &(String, Vec<u8>)) -> (String, Vec<u8>) {
 }
 
 /// Returns the time of a new row: now, but never before the row before it, unless that one is impossibly far ahead.
-fn now_us(previous_us: i64) -> i64 {
+pub fn now_us(previous_us: i64) -> i64 {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_micros() as i64);

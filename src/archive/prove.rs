@@ -113,6 +113,11 @@ impl Commits {
         });
     }
 
+    /// Adds a commit that was parsed before.
+    pub fn add_row(&mut self, commit: CommitRow) {
+        self.0.push(commit);
+    }
+
     /// Returns the commits sorted by id, with their generations. Parents outside of the pack are looked up in `archive`.
     pub fn finish(self, archive: Option<&Snapshot>) -> Result<Vec<CommitRow>> {
         let Commits(mut commits) = self;

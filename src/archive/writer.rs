@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// How often a writer goes back to the path when gc replaced the file that it waited for.
-const MAX_REOPENS: usize = 5;
+const MAX_REOPENS: usize = 100;
 
 /// How many commits, and how many bytes of them, may lie beyond the slot before one that need not be synced is synced all the
 /// same: readers look at each of them.
@@ -150,8 +150,9 @@ pub fn with_handle<T>(
             Some(Some((bytes, view))) => (bytes, view),
             _ => {
                 let (bytes, head) = read_head_bytes(file.as_ref(), path, stat.len)?;
-                if head.superseded_by.is_some() {
-                    continue;
+                if head.superseded_by.is_some() || stat.links == 0 {
+                    // R16: another name of the old generation, or a mount of it. What was written there would be lost.
+                    break;
                 }
                 let view = look(path, &file, head, stat.len, basis, residence.as_deref())?;
                 (bytes, view)
@@ -245,6 +246,16 @@ fn look(
 }
 
 impl Writer<'_> {
+    /// Returns what lies behind the confirmed state.
+    pub fn tail(&self) -> &Tail {
+        &self.view.recovered.tail
+    }
+
+    /// Returns the open file, whose lock is held.
+    pub fn file(&self) -> &dyn DiskFile {
+        self.file.as_ref()
+    }
+
     /// Appends one commit, and returns when it is as durable as was asked for. What it returns is for the user: warnings.
     ///
     /// # Errors

@@ -5,6 +5,7 @@
 mod config;
 mod escape;
 mod exit;
+mod gc;
 mod git;
 mod index;
 mod info;
@@ -79,6 +80,7 @@ Output:
 enum Command {
     Init(init::Args),
     Info(info::Args),
+    Gc(gc::Args),
     Index(index::Args),
     Refs(refs::Args),
     Config(config::Args),
@@ -99,6 +101,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let result = match cli.command {
         Command::Init(args) => init::run(&args, &mut output),
         Command::Info(args) => info::run(&args, &mut output),
+        Command::Gc(args) => gc::run(&args, &mut output),
         Command::Index(args) => index::run(&args, &mut output),
         Command::Refs(args) => refs::run(&args, &mut output),
         Command::Config(args) => config::run(&args, &mut output),

@@ -198,6 +198,13 @@ impl Batch {
         Ok(decode::rows(&batch, self.entries(medium)?)?)
     }
 
+    /// Reads the columns up to `refs` of every row; the rest of the rows is empty.
+    pub fn head_rows(&self, medium: &dyn Medium) -> Result<Vec<Row>, ReadError> {
+        let body = self.read_sections(medium, &[Sections::UpToRefs])?;
+        let columns: Vec<usize> = (0..=column::REFS).collect();
+        Ok(decode::head_rows(&self.decode(body, &columns)?)?)
+    }
+
     /// Reads the commits of every row that has some.
     pub fn commit_tables(&self, medium: &dyn Medium) -> Result<Vec<CommitTable>, ReadError> {
         // List validity and offsets, struct validity, then the ids.

@@ -49,12 +49,42 @@ pub fn encode(
     at: u64,
     previous: CommitId,
     pack_ids: &[u8],
-    mut footer: Footer,
+    footer: Footer,
     level: u8,
     residence: Option<&str>,
 ) -> EncodedCommit {
+    let extra = Extra {
+        residence,
+        min_metadata: 0,
+    };
+    encode_with(columns, at, previous, pack_ids, footer, level, extra)
+}
+
+/// What few commits need.
+pub struct Extra<'a> {
+    /// Where the commit counts before it is synced.
+    pub residence: Option<&'a str>,
+    /// Metadata of at least so many bytes, a multiple of 8: so that the pack starts where it was written before the columns were
+    /// known.
+    pub min_metadata: u64,
+}
+
+/// As [`encode`], with something extra.
+pub fn encode_with(
+    columns: Columns,
+    at: u64,
+    previous: CommitId,
+    pack_ids: &[u8],
+    mut footer: Footer,
+    level: u8,
+    extra: Extra<'_>,
+) -> EncodedCommit {
+    let Extra {
+        residence,
+        min_metadata,
+    } = extra;
     let sums = section_sums(&columns);
-    let metadata_len = geometry::encoded_len(&columns, UNKNOWN_LEN, previous, &sums, residence);
+    let metadata_len = geometry::encoded_len(&columns, UNKNOWN_LEN, previous, &sums, residence, min_metadata);
     let own_block = footer.blocks.len();
     for row in [&mut footer.refs.base, &mut footer.refs.run].into_iter().flatten() {
         if row.block == own_block {
@@ -73,7 +103,7 @@ pub fn encode(
     let pack_end = pack_at + columns.ranges.last().map_or(0, |pack| pack.length() as u64);
     let footer_at = align_up(pack_end);
     let body_len = footer_at + footer_len - at - metadata_len;
-    let metadata = geometry::encode(&columns, body_len, previous, &sums, residence);
+    let metadata = geometry::encode(&columns, body_len, previous, &sums, residence, min_metadata);
     let row_checksum = metadata.last_chunk().expect("metadata ends with a digest");
     footer.commit_id = footer
         .ident

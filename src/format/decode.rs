@@ -55,6 +55,32 @@ pub fn rows(batch: &RecordBatch, objects: Vec<EntryTable>) -> Result<Vec<Row>, S
     Ok(rows)
 }
 
+/// Returns what a batch's columns up to `refs` say of each row; the rest of the rows is empty.
+///
+/// # Errors
+/// Fails where a column holds what this version does not know.
+pub fn head_rows(batch: &RecordBatch) -> Result<Vec<Row>, String> {
+    let columns = batch.columns();
+    let txns = columns[column::TXN].as_primitive::<UInt64Type>();
+    let times = columns[column::TIME].as_primitive::<TimestampMicrosecondType>();
+    let (kinds, proofs) = (
+        columns[column::KIND].as_string::<i32>(),
+        columns[column::PROOF].as_string::<i32>(),
+    );
+    let one = |row: usize| {
+        let (kind, proof) = (kinds.value(row), proofs.value(row));
+        let kind = RowKind::from_name(kind).ok_or_else(|| format!("unknown kind of row: {kind}"))?;
+        Ok(Row {
+            actor: optional_bytes(&columns[column::ACTOR], row),
+            proof: Proof::from_name(proof).ok_or_else(|| format!("unknown proof: {proof}"))?,
+            settings: settings(columns[column::SETTINGS].as_list(), row),
+            refs: refs(columns[column::REFS].as_list(), row),
+            ..Row::new(txns.value(row), times.value(row), kind)
+        })
+    };
+    (0..batch.num_rows()).map(one).collect()
+}
+
 fn optional_oid(column: &ArrayRef, row: usize) -> Option<ObjectId> {
     let oids: &FixedSizeBinaryArray = column.as_fixed_size_binary();
     oids.is_valid(row).then(|| object_id(oids.value(row)))

@@ -42,17 +42,19 @@ pub fn section_sum(parts: &[&[u8]]) -> SectionSum {
 
 /// Writes the metadata of a message. Its length does not depend on `body_len` (which is never 0), `previous` or `sums`.
 ///
-/// `residence` is given for a commit that is not synced: where and when it counts without.
+/// `residence` is given for a commit that is not synced: where and when it counts without. Zeros before the digest make it at
+/// least `min_len` bytes long, a multiple of 8.
 pub fn encode(
     columns: &Columns,
     body_len: u64,
     previous: CommitId,
     sums: &[SectionSum; 3],
     residence: Option<&str>,
+    min_len: u64,
 ) -> Vec<u8> {
     let fbb = flatbuffer(columns, body_len, previous, sums, residence);
     let flatbuffer = fbb.finished_data();
-    let len = padded_len(flatbuffer.len());
+    let len = padded_len(flatbuffer.len()).max(min_len as usize);
     let mut bytes = Vec::with_capacity(len);
     bytes.extend_from_slice(&CONTINUATION);
     bytes.extend_from_slice(&((len - PREFIX_LEN) as u32).to_le_bytes());
@@ -70,12 +72,10 @@ pub fn encoded_len(
     previous: CommitId,
     sums: &[SectionSum; 3],
     residence: Option<&str>,
+    min_len: u64,
 ) -> u64 {
-    padded_len(
-        flatbuffer(columns, body_len, previous, sums, residence)
-            .finished_data()
-            .len(),
-    ) as u64
+    let fbb = flatbuffer(columns, body_len, previous, sums, residence);
+    (padded_len(fbb.finished_data().len()) as u64).max(min_len)
 }
 
 fn padded_len(flatbuffer_len: usize) -> usize {

@@ -3,7 +3,11 @@
 //! Paths, names, locks and directories are reached through [`Disk`], so that the order of every step that makes something
 //! durable can be run on a disk that crashes or fails on purpose.
 
-use std::{io, path::Path, sync::Arc};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use super::{LockByte, Medium};
 
@@ -79,4 +83,19 @@ pub trait Disk: Send + Sync {
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Returns when the names in a directory survive a power loss. A disk that cannot do that says so with `EINVAL`.
     fn sync_directory(&self, directory: &Path) -> io::Result<()>;
+    /// Returns the path of the file itself, without symbolic links on the way.
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
+        Ok(path.into())
+    }
+    /// Returns whether a file system, or another file, is mounted at the path.
+    fn is_mount_point(&self, _path: &Path) -> bool {
+        false
+    }
+    /// Gives the file `to` the owner, group, mode, access list and extended attributes of `from`.
+    ///
+    /// # Errors
+    /// Fails where one of them cannot be given: the file then must not take the other's place.
+    fn copy_attributes(&self, _from: &Path, _to: &Path) -> io::Result<()> {
+        Ok(())
+    }
 }

@@ -7,14 +7,14 @@ use std::{
         fd::{AsFd, AsRawFd},
         unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt},
     },
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
 use super::{
-    Disk, DiskFile, FileKind, FileMedium, LockByte, Stat, Temporary, residence,
+    Disk, DiskFile, FileKind, FileMedium, LockByte, Stat, Temporary, attributes, mounts, residence,
     sys::{self, OfdLock},
 };
 
@@ -115,6 +115,18 @@ impl Disk for LocalDisk {
 
     fn sync_directory(&self, directory: &Path) -> io::Result<()> {
         File::open(directory)?.sync_all()
+    }
+
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
+        path.canonicalize()
+    }
+
+    fn is_mount_point(&self, path: &Path) -> bool {
+        mounts::is_mount_point(path)
+    }
+
+    fn copy_attributes(&self, from: &Path, to: &Path) -> io::Result<()> {
+        attributes::copy(from, to)
     }
 }
 

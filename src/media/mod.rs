@@ -3,11 +3,13 @@
 //! Everything above works on [`Medium`] and [`Disk`], so that the same code runs on files, in memory, and on versions that
 //! fail or crash on purpose.
 
+mod attributes;
 mod disk;
 mod file;
 mod local;
 mod lock;
 mod mem;
+mod mounts;
 mod prefetch;
 mod residence;
 mod sys;

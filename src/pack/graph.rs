@@ -132,7 +132,7 @@ pub fn read_commit(reader: &ObjectReader<'_>, id: &oid) -> Result<CommitLinks> {
 }
 
 /// Returns the error that object `id` is malformed.
-pub(super) fn malformed(id: &oid, why: &str) -> Error {
+pub(crate) fn malformed(id: &oid, why: &str) -> Error {
     Error::MalformedObject {
         oid: ObjectId::from(id),
         why: why.to_owned(),

@@ -15,7 +15,7 @@ pub mod header;
 pub mod idx;
 pub mod incoming;
 pub mod object;
-mod oid_table;
+pub(crate) mod oid_table;
 pub mod parse;
 mod recent;
 pub mod resolve;

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hasher};
 use gix_hash::oid;
 
 /// A set of object ids, each with a number: the first one 0, and so on. About 30 bytes an id.
-pub(super) struct OidTable {
+pub(crate) struct OidTable {
     width: usize,
     ids: Vec<u8>,
     /// The number of an id plus one, at the first free slot from the id's hash on; 0 = free.
