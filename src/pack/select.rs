@@ -68,13 +68,19 @@ pub fn select(
     commits.walk(&mut selection, progress)?;
     let graph = commits.finish(if options.all_haves { &had } else { &[] });
     let filter = &options.filter;
+    // A tree that is also the root of a commit counts as that alone, as in git.
+    if shown.others.iter().any(|(_, kind)| *kind == Kind::Tree) && !filter.is_everything() {
+        let roots: HashSet<&ObjectId> = graph.shown.iter().map(|(tree, _)| tree).collect();
+        shown.others.retain(|(id, _)| !roots.contains(id));
+        shown.named.retain(|id| !roots.contains(id));
+    }
     Trees::new(reader, &mut selection, filter, progress).run(&graph, &hidden.others, &shown.others)?;
     if ![Kind::Commit, Kind::Tree, Kind::Blob, Kind::Tag]
         .iter()
         .all(|kind| filter.allows_all(*kind))
     {
-        let wanted: HashSet<&oid> = wants.iter().map(AsRef::as_ref).collect();
-        selection.retain(|id, kind| kind.is_none_or(|kind| filter.allows_all(kind)) || wanted.contains(id));
+        let named = &shown.named;
+        selection.retain(|id, kind| kind.is_none_or(|kind| filter.allows_all(kind)) || named.contains(id));
     }
     progress(selection.len() as u64);
     Ok(selection)
@@ -102,6 +108,8 @@ pub fn commits_between(reader: &ObjectReader<'_>, tips: &[ObjectId], hidden: &[O
 #[derive(Default)]
 struct Tips {
     tags: HashSet<ObjectId>,
+    /// Everything on the way from a want, which no filter leaves out.
+    named: HashSet<ObjectId>,
     /// Trees and blobs.
     others: Vec<(ObjectId, Kind)>,
 }
@@ -129,6 +137,9 @@ impl Tips {
                 };
             };
             let (kind, _) = reader.header_at(at)?;
+            if want.is_some() {
+                self.named.insert(id);
+            }
             match kind {
                 Kind::Commit => return Ok(Some(id)),
                 Kind::Tree | Kind::Blob => {

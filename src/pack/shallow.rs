@@ -68,8 +68,7 @@ pub fn by_rule(reader: &ObjectReader<'_>, heads: &[ObjectId], since: Option<i64>
     };
     let mut met = HashSet::new();
     let mut kept: HashMap<ObjectId, Vec<ObjectId>> = HashMap::new();
-    let mut order = Vec::new();
-    let mut stack: Vec<ObjectId> = heads;
+    let mut stack = heads.clone();
     while let Some(id) = stack.pop() {
         if !met.insert(id) || allowed.as_ref().is_some_and(|allowed| !allowed.contains(&id)) {
             continue;
@@ -80,11 +79,19 @@ pub fn by_rule(reader: &ObjectReader<'_>, heads: &[ObjectId], since: Option<i64>
         }
         stack.extend_from_slice(&commit.parents);
         kept.insert(id, commit.parents);
-        order.push(id);
     }
+    // A merge with one parent that is not kept is cut off from all of them, and what only it leads to is not sent. git names
+    // the boundary there too, and its clients then know commits as shallow that they do not have.
     let mut cut = Cut::default();
-    for id in order {
-        if kept[&id].iter().all(|parent| kept.contains_key(parent)) {
+    stack.extend(heads.into_iter().filter(|head| kept.contains_key(head)));
+    met.clear();
+    while let Some(id) = stack.pop() {
+        if !met.insert(id) {
+            continue;
+        }
+        let parents = &kept[&id];
+        if parents.iter().all(|parent| kept.contains_key(parent)) {
+            stack.extend_from_slice(parents);
             cut.inside.insert(id);
         } else {
             cut.boundary.push(id);

@@ -162,7 +162,7 @@ impl Server<'_, '_> {
         if !wanted_refs.is_empty() {
             self.output.line("wanted-refs")?;
             for (oid, name) in wanted_refs {
-                self.output.line(format!("{oid} {name}"))?;
+                self.output.line([format!("{oid} ").as_bytes(), name].concat())?;
             }
             self.output.delimiter()?;
         }
