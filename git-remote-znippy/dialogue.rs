@@ -122,11 +122,16 @@ impl<R: BufRead, W: Write> Session<R, W> {
         }
     }
 
+    /// Writes protocol lines, each with its end, of which more are to follow.
+    fn write(&mut self, lines: &[u8]) -> Result<()> {
+        // Nothing else reads our output: whatever fails there, git is gone.
+        self.output.write_all(lines).map_err(|_: io::Error| GitWentAway.into())
+    }
+
     /// Writes protocol lines, each with its end, and makes sure that git gets them now.
     fn reply(&mut self, lines: &[u8]) -> Result<()> {
-        // Nothing else reads our output: whatever fails there, git is gone.
-        let written = self.output.write_all(lines).and_then(|()| self.output.flush());
-        written.map_err(|_: io::Error| GitWentAway.into())
+        self.write(lines)?;
+        self.output.flush().map_err(|_: io::Error| GitWentAway.into())
     }
 
     /// Obeys one command. Returns false after the last one.
@@ -256,14 +261,13 @@ impl<R: BufRead, W: Write> Session<R, W> {
             Some(snapshot) => snapshot.clone(),
             None => self.remote.open(self.options.voice)?,
         };
-        let mut lines = listing::object_format_line(snapshot.object_format());
-        listing::list_refs(&snapshot, &mut lines)?;
-        lines.push(b'\n');
+        self.write(&listing::object_format_line(snapshot.object_format()))?;
+        listing::list_refs(&snapshot, &mut self.output)?;
         self.listed = Some(Listed {
             snapshot: Some(snapshot),
             push: None,
         });
-        self.reply(&lines)
+        self.reply(b"\n")
     }
 
     fn list_for_push(&mut self) -> Result<()> {
@@ -294,17 +298,11 @@ impl<R: BufRead, W: Write> Session<R, W> {
         if let Some(snapshot) = &snapshot {
             self.check_format(snapshot.object_format(), format)?;
         }
-        let mut lines = listing::object_format_line(format);
+        self.write(&listing::object_format_line(format))?;
         let mut listing = Listing::default();
         if let Some(snapshot) = &snapshot {
-            listing = listing::listing_of(snapshot)?;
-            let mut values: Vec<_> = listing.values.iter().collect();
-            values.sort_unstable();
-            for (name, oid) in values {
-                listing::value_line(oid, name.as_bstr(), "", &mut lines);
-            }
+            listing = listing::list_for_push(snapshot, &mut self.output)?;
         }
-        lines.push(b'\n');
         self.listed = Some(Listed {
             snapshot,
             push: Some(PushState {
@@ -316,7 +314,7 @@ impl<R: BufRead, W: Write> Session<R, W> {
                 unproven: false,
             }),
         });
-        self.reply(&lines)
+        self.reply(b"\n")
     }
 
     fn check_format(&self, archive: Kind, client: Kind) -> Result<()> {

@@ -1,15 +1,16 @@
 //! What the archive shows: to a fetch, and to a push.
 
-use std::collections::HashMap;
+use std::{
+    collections::HashMap,
+    io::{self, Write},
+};
 
 use anyhow::Result;
 use bstr::{BStr, BString, ByteSlice};
 use gix_hash::{Kind, ObjectId};
-use znippy::{
-    archive::Snapshot,
-    policy::Service,
-    refs::{Ref, Target},
-};
+use znippy::{archive::Snapshot, policy::Service, refs::Target};
+
+use crate::ui::GitWentAway;
 
 /// What `list for-push` showed: git, and the user, decided on that.
 #[derive(Debug, Default)]
@@ -25,62 +26,73 @@ pub fn object_format_line(format: Kind) -> Vec<u8> {
     format!(":object-format {format}\n").into()
 }
 
-/// Appends `<id> <name>`.
-pub fn value_line(oid: &ObjectId, name: &BStr, suffix: &str, lines: &mut Vec<u8>) {
+/// Writes `<id> <name>`.
+fn value_line(oid: &ObjectId, name: &BStr, suffix: &str, out: &mut dyn Write) -> io::Result<()> {
     let mut hex = Kind::hex_buf();
-    lines.extend_from_slice(oid.hex_to_buf(&mut hex).as_bytes());
-    lines.push(b' ');
-    lines.extend_from_slice(name);
-    lines.extend_from_slice(suffix.as_bytes());
-    lines.push(b'\n');
+    out.write_all(oid.hex_to_buf(&mut hex).as_bytes())?;
+    out.write_all(b" ")?;
+    out.write_all(name)?;
+    out.write_all(suffix.as_bytes())?;
+    out.write_all(b"\n")
 }
 
 /// Lists everything a fetch may want: HEAD, where it leads somewhere, and what annotated tags point at.
-pub fn list_refs(snapshot: &Snapshot, lines: &mut Vec<u8>) -> Result<()> {
+///
+/// Lines are written as references are read, so that git reads them meanwhile and no list of all is made.
+pub fn list_refs(snapshot: &Snapshot, out: &mut dyn Write) -> Result<()> {
     let policy = snapshot.policy();
-    let hidden = |name: &BString| policy.hides(Service::UploadPack, name.as_bstr());
-    for Ref { name, target } in snapshot.refs()?.into_iter().filter(|each| !hidden(&each.name)) {
+    let hidden = |name: &BStr| policy.hides(Service::UploadPack, name);
+    snapshot.for_each_ref(&mut |name, target| -> Result<()> {
+        if hidden(name) {
+            return Ok(());
+        }
+        let line = |oid: &ObjectId, suffix, out: &mut dyn Write| {
+            value_line(oid, name, suffix, out).map_err(|_: io::Error| GitWentAway)
+        };
         match target {
             Target::Object { oid, peeled } => {
-                value_line(&oid, name.as_bstr(), "", lines);
+                line(oid, "", out)?;
                 if let Some(peeled) = peeled {
-                    value_line(&peeled, name.as_bstr(), "^{}", lines);
+                    line(peeled, "^{}", out)?;
                 }
             }
             Target::Symbolic(to) => {
                 // git takes an unborn target for a wish to fetch the null id.
                 let Some(oid) = snapshot.resolve_ref(to.as_bstr())? else {
-                    continue;
+                    return Ok(());
                 };
-                match name == "HEAD" && !hidden(&to) {
-                    true => lines.extend_from_slice(&[b"@", &to[..], b" HEAD\n"].concat()),
-                    false => value_line(&oid, name.as_bstr(), "", lines),
+                match name == "HEAD" && !hidden(to.as_bstr()) {
+                    true => out
+                        .write_all(&[b"@", &to[..], b" HEAD\n"].concat())
+                        .map_err(|_: io::Error| GitWentAway)?,
+                    false => line(&oid, "", out)?,
                 }
             }
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
-/// Reads what a push may change: only real references below `refs/`, or `--mirror` would delete the others.
-pub fn listing_of(snapshot: &Snapshot) -> Result<Listing> {
+/// Lists what a push may change, and returns it: only real references below `refs/`, or `--mirror` would delete the others.
+pub fn list_for_push(snapshot: &Snapshot, out: &mut dyn Write) -> Result<Listing> {
     let mut listing = Listing::default();
     let policy = snapshot.policy();
-    for Ref { name, target } in snapshot.refs()? {
-        if !name.starts_with(b"refs/") || policy.hides(Service::ReceivePack, name.as_bstr()) {
-            continue;
+    snapshot.for_each_ref(&mut |name, target| -> Result<()> {
+        if !name.starts_with(b"refs/") || policy.hides(Service::ReceivePack, name) {
+            return Ok(());
         }
-        match target {
-            Target::Object { oid, .. } => {
-                listing.values.insert(name, oid);
-            }
+        let value = match target {
+            Target::Object { oid, .. } => Some(*oid),
             Target::Symbolic(to) => {
-                if let Some(oid) = snapshot.resolve_ref(to.as_bstr())? {
-                    listing.values.insert(name.clone(), oid);
-                }
-                listing.symbolic.insert(name, to);
+                listing.symbolic.insert(name.into(), to.clone());
+                snapshot.resolve_ref(to.as_bstr())?
             }
+        };
+        if let Some(oid) = value {
+            value_line(&oid, name, "", out).map_err(|_: io::Error| GitWentAway)?;
+            listing.values.insert(name.into(), oid);
         }
-    }
+        Ok(())
+    })?;
     Ok(listing)
 }

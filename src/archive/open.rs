@@ -6,6 +6,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
+use arrow_buffer::Buffer;
 use bstr::{BStr, ByteSlice};
 use gix_hash::{ObjectId, oid};
 
@@ -189,6 +190,14 @@ impl Snapshot {
     /// Returns all references in name order, HEAD among them (first), a dangling HEAD too.
     pub fn refs(&self) -> Result<Vec<Ref>> {
         Ok(self.ref_view()?.in_order().into_iter().map(Ref::from).collect())
+    }
+
+    /// Calls `on_ref` with each reference in name order, HEAD among them (first), a dangling HEAD too. Ends with its first error.
+    pub fn for_each_ref<E: From<Error>>(
+        &self,
+        on_ref: &mut dyn FnMut(&BStr, &Target) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.ref_view()?.for_each(on_ref)
     }
 
     /// Reads one reference without materialising all of them.
@@ -429,8 +438,13 @@ fn read_ref_table(medium: &dyn Medium, state: &State, row: &RefsRow) -> Result<R
     if row.prefix_len < block.metadata_len || row.prefix_len > block.metadata_len + block.body_len {
         return Err("references reach beyond their batch".to_string().into());
     }
-    let mut metadata = crate::media::read_vec(medium, block.offset, row.prefix_len as usize)?;
-    let body = metadata.split_off(block.metadata_len as usize);
-    let batch = Batch::from_metadata(&metadata, block, state.footer.ident.object_format)?;
+    let bytes = Buffer::from_vec(crate::media::read_vec(medium, block.offset, row.prefix_len as usize)?);
+    let batch = Batch::from_metadata(
+        &bytes[..block.metadata_len as usize],
+        block,
+        state.footer.ident.object_format,
+    )?;
+    // Thousands of references are a megabyte, which is not copied again.
+    let body = bytes.slice(block.metadata_len as usize);
     Ok(RefTable::new(&batch.head_columns_from(body)?, row.row)?)
 }

@@ -115,10 +115,10 @@ impl Batch {
     }
 
     /// Decodes the columns from `txn` to `refs` out of the first bytes of the body.
-    pub fn head_columns_from(&self, body: Vec<u8>) -> Result<RecordBatch, ReadError> {
+    pub fn head_columns_from(&self, body: Buffer) -> Result<RecordBatch, ReadError> {
         let [refs, ..] = self.geometry.sections();
         self.check_section(0, body.get(..refs.end as usize).unwrap_or_default())?;
-        self.decode(Buffer::from_vec(body), &[0, 1, 2, 3, 4, 5, 6])
+        self.decode(body, &[0, 1, 2, 3, 4, 5, 6])
     }
 
     /// Returns which of the batch's objects are those of `row`, without reading them.

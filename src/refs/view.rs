@@ -1,6 +1,6 @@
 //! The references of a snapshot: a sorted base, a sorted run of later changes, and the newest changes from the footer.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{borrow::Cow, collections::BTreeMap, convert::Infallible};
 
 use arrow_array::{Array, BinaryArray, FixedSizeBinaryArray, RecordBatch, StructArray, cast::AsArray};
 use bstr::{BStr, BString, ByteSlice};
@@ -28,17 +28,17 @@ impl RefTable {
         let table = RefTable {
             rows: lists.value(row).as_struct().clone(),
         };
-        let sorted = (1..table.len()).all(|index| table.name(index - 1) < table.name(index));
-        if !sorted {
-            return Err("references are not sorted".into());
+        let (names, symrefs) = (table.names(), table.symrefs());
+        for index in 0..table.len() {
+            let name = names.value(index);
+            if index > 0 && names.value(index - 1) >= name {
+                return Err("references are not sorted".into());
+            }
+            if !is_line(name.as_bstr()) || (symrefs.is_valid(index) && !is_line(symrefs.value(index).as_bstr())) {
+                return Err("a reference has an impossible name".into());
+            }
         }
-        let are_lines = (0..table.len()).all(|index| {
-            let symrefs = table.symrefs();
-            is_line(table.name(index)) && (symrefs.is_null(index) || is_line(symrefs.value(index).as_bstr()))
-        });
-        are_lines
-            .then_some(table)
-            .ok_or_else(|| "a reference has an impossible name".into())
+        Ok(table)
     }
 
     /// Returns the number of references, deletions included.
@@ -175,27 +175,42 @@ impl RefView {
         self.in_order().into_iter().collect()
     }
 
+    /// Calls `on_ref` with each reference in name order, without making a list of them. Ends with its first error.
+    pub fn for_each<E>(&self, on_ref: &mut dyn FnMut(&BStr, &Target) -> Result<(), E>) -> Result<(), E> {
+        let mut changes = self.changes_since_base().into_iter().peekable();
+        if let Some(base) = &self.base {
+            for index in 0..base.len() {
+                let name = base.name(index);
+                while let Some((before, target)) = changes.next_if(|(changed, _)| changed.as_bstr() < name) {
+                    if let Some(target) = target {
+                        on_ref(before.as_ref(), &target)?;
+                    }
+                }
+                let target = match changes.next_if(|(changed, _)| changed == name) {
+                    Some((_, target)) => target,
+                    None => base.target(index),
+                };
+                if let Some(target) = target {
+                    on_ref(name, &target)?;
+                }
+            }
+        }
+        for (name, target) in changes {
+            if let Some(target) = target {
+                on_ref(name.as_ref(), &target)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Returns all references in name order.
     pub fn in_order(&self) -> Vec<(BString, Target)> {
-        let mut changes = self.changes_since_base().into_iter().peekable();
-        let base_len = self.base.as_ref().map_or(0, RefTable::len);
-        let mut all = Vec::with_capacity(base_len + changes.len());
-        for (base, index) in self
-            .base
-            .iter()
-            .flat_map(|base| (0..base.len()).map(move |index| (base, index)))
-        {
-            let name = base.name(index);
-            while let Some((before, target)) = changes.next_if(|(changed, _)| changed.as_bstr() < name) {
-                all.extend(target.map(|target| (before, target)));
-            }
-            let target = match changes.next_if(|(changed, _)| changed == name) {
-                Some((_, target)) => target,
-                None => base.target(index),
-            };
-            all.extend(target.map(|target| (name.to_owned(), target)));
-        }
-        all.extend(changes.filter_map(|(name, target)| Some((name, target?))));
+        let mut all = Vec::with_capacity(self.base.as_ref().map_or(0, RefTable::len));
+        let collected: Result<(), Infallible> = self.for_each(&mut |name, target| {
+            all.push((name.to_owned(), target.clone()));
+            Ok(())
+        });
+        collected.unwrap_or_else(|never| match never {});
         all
     }
 
