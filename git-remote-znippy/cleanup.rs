@@ -1,7 +1,8 @@
 //! Temporary files and child processes, so that an interrupt leaves nothing behind.
 //!
 //! What is registered here is removed when its guard is dropped, when the program ends, and on SIGINT, SIGTERM and
-//! SIGHUP. Only `kill -9` leaves something: names in the client's store that `git gc` sweeps, and the spool directory.
+//! SIGHUP. Only `kill -9` leaves something: names in the client's store that `git gc` sweeps, and the spool directory, which the next
+//! push sweeps.
 
 use std::{
     path::{Path, PathBuf},

@@ -14,6 +14,7 @@ use gix_hash::Kind;
 use znippy::{
     Error,
     archive::{self, Snapshot},
+    refs::Target,
 };
 
 use crate::{
@@ -29,7 +30,7 @@ use crate::{
     push::Push,
     remote::Remote,
     request::Request,
-    ui::{self, GitWentAway},
+    ui::{self, GitWentAway, Progress},
 };
 
 /// What the helper offers. `connect` is accepted for some fetches and declined for all else.
@@ -335,10 +336,12 @@ impl<R: BufRead, W: Write> Session<R, W> {
             Some(snapshot) => snapshot,
             None => self.remote.open(self.options.voice)?,
         };
+        let progress = Progress::new(self.options.voice, "Reading references", false);
         let tips = match self.options.refetch {
             true => Vec::new(),
             false => client.tips()?,
         };
+        drop(progress);
         let config = config.finish()?;
         match self.options.cloning {
             true => self.remote.make_absolute(&config)?,
@@ -378,40 +381,65 @@ impl<R: BufRead, W: Write> Session<R, W> {
             bail!("git pushes without having asked what is there");
         };
         state.pushed = true;
-        let snapshot = snapshot.as_ref();
         let pending = match state.config {
             Some(_) => None,
             None => Some(config::Pending::start()?),
         };
         let mut objects = Objects::default();
-        let request = Request::read(batch, &self.options, snapshot, &state.listing, &mut objects)?;
+        let mut request = Request::read(batch, &self.options, snapshot.as_ref(), &state.listing, &mut objects)?;
         if let Some(pending) = pending {
             state.config = Some(pending.finish()?);
         }
         let config = get_or_read(&mut state.config)?;
-        if let Some(snapshot) = snapshot {
-            self.remote.check_identity(config, &snapshot.uuid())?;
-        }
-        let push = Push {
-            remote: &self.remote,
-            options: &self.options,
-            config,
-            client: &state.client,
-            format: state.format,
-            snapshot,
-            listed: &state.listing,
-            objects: RefCell::new(objects),
-            unproven: Cell::new(false),
+        let mut attempts = 0;
+        let (statuses, unproven) = loop {
+            if let Some(snapshot) = snapshot.as_ref() {
+                self.remote.check_identity(config, &snapshot.uuid())?;
+            }
+            let push = Push {
+                remote: &self.remote,
+                options: &self.options,
+                config,
+                client: &state.client,
+                format: state.format,
+                snapshot: snapshot.as_ref(),
+                listed: &state.listing,
+                objects: RefCell::new(objects),
+                unproven: Cell::new(false),
+            };
+            attempts += 1;
+            match push.run(request) {
+                Ok(statuses) => break (statuses, push.unproven.get()),
+                Err(error) if attempts < MAX_ATTEMPTS && is_rewritten(&error) => objects = push.objects.into_inner(),
+                Err(error) => return Err(error),
+            }
+            // What git and the user decided on stands; only what the pack may build on is looked up again.
+            let found = self.remote.open(self.options.voice)?;
+            let shown = found.refs()?.into_iter().filter_map(|each| match each.target {
+                Target::Object { oid, .. } => Some(oid),
+                Target::Symbolic(_) => None,
+            });
+            state.listing.live = Some(shown.collect());
+            let found = snapshot.insert(found);
+            request = Request::read(batch, &self.options, Some(found), &state.listing, &mut objects)?;
         };
         let mut lines = Vec::new();
-        for line in push.run(request)? {
+        for line in statuses {
             lines.extend_from_slice(&line);
             lines.push(b'\n');
         }
         lines.push(b'\n');
-        state.unproven |= push.unproven.get();
+        state.unproven |= unproven;
         self.reply(&lines)
     }
+}
+
+/// How often a pack is built anew because the archive was rewritten meanwhile.
+const MAX_ATTEMPTS: usize = 3;
+
+/// Returns whether `error` says that what a pack builds on is gone.
+fn is_rewritten(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(Error::Rewritten { .. }))
 }
 
 /// Reads the configuration, unless that was done.

@@ -86,7 +86,9 @@ impl Fetch<'_> {
         }
         let reader = ObjectReader::new(self.snapshot);
         let shallow = self.client.shallow_commits();
+        let progress = Progress::new(self.options.voice, "Comparing histories", false);
         let haves = haves(self.snapshot, &reader, &wants, tips, !shallow.is_empty())?;
+        drop(progress);
         let options = SelectOptions {
             parentless: shallow,
             ..Default::default()

@@ -152,6 +152,9 @@ impl Staged {
         if is_there(&name("pack"), &name("idx"), length, pack_id) {
             return keep(&name("keep"));
         }
+        // git shows its own.
+        let is_ours = matches!(indexing, Indexing::Columns(_));
+        let progress = is_ours.then(|| Progress::new(voice, "Storing pack", false));
         if sync.pack {
             file.sync_all()
                 .with_context(|| format!("cannot sync {}", path.display()))?;
@@ -160,6 +163,7 @@ impl Staged {
             Indexing::Columns(table) => index_from_columns(&directory, table, pack_id, sync)?,
             Indexing::Strict(levels) => index_by_git(&directory, &path, levels, voice)?,
         };
+        drop(progress);
         let keep = keep(&name("keep"))?;
         for (guard, name) in [(guard, name("pack")), (reverse, name("rev")), (index, name("idx"))] {
             guard

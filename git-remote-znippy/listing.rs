@@ -1,7 +1,7 @@
 //! What the archive shows: to a fetch, and to a push.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     io::{self, Write},
 };
 
@@ -19,6 +19,18 @@ pub struct Listing {
     pub values: HashMap<BString, ObjectId>,
     /// What each symbolic reference names.
     pub symbolic: HashMap<BString, BString>,
+    /// What references hold now, where the archive was rewritten after it was listed: only on these a pack may build.
+    pub live: Option<HashSet<ObjectId>>,
+}
+
+impl Listing {
+    /// Returns the objects that references hold: what the archive has with all that it needs.
+    pub fn shown(&self) -> HashSet<ObjectId> {
+        match &self.live {
+            Some(live) => live.clone(),
+            None => self.values.values().copied().collect(),
+        }
+    }
 }
 
 /// Returns the line that must come first: git reads the ids after it by it.

@@ -52,7 +52,7 @@ impl Push<'_> {
 
     /// Refuses updates whose history the client does not have completely and the archive cannot complete.
     pub fn refuse_holes(&self, updates: &mut [Update], reader: &ObjectReader<'_>, tips: &[ObjectId]) -> Result<()> {
-        let shown: Vec<ObjectId> = self.listed.values.values().copied().collect();
+        let shown: Vec<ObjectId> = self.listed.shown().into_iter().collect();
         let mut progress = Progress::new(self.options.voice, "Checking connectivity", false);
         let mut has_hole = |tips: &[ObjectId]| {
             let options = SelectOptions {

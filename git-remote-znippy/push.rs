@@ -3,10 +3,7 @@
 //! No lock is held before the commit: a hook of the client may push to the same archive meanwhile. What was decided on
 //! goes into the commit as the value each reference must still have.
 
-use std::{
-    cell::{Cell, RefCell},
-    collections::HashSet,
-};
+use std::cell::{Cell, RefCell};
 
 use anyhow::{Context, Result};
 use bstr::BString;
@@ -84,6 +81,7 @@ impl Push<'_> {
                 return Ok(None);
             }
             let (tips, incomplete) = self.tips(updates);
+            let relies_on = self.relied_on(updates, bounds);
             let spool = match tips.is_empty() {
                 true => None,
                 false => spool::build(self.client, self.format, &tips, bounds, self.options.voice)?,
@@ -91,7 +89,11 @@ impl Push<'_> {
             let before = updates.iter().filter(|update| update.applies()).count();
             self.judge(updates, spool.as_ref(), &tips, incomplete)?;
             if updates.iter().filter(|update| update.applies()).count() == before {
-                return Ok(Some(Prepared { spool, incomplete }));
+                return Ok(Some(Prepared {
+                    spool,
+                    incomplete,
+                    relies_on,
+                }));
             }
         }
     }
@@ -99,7 +101,7 @@ impl Push<'_> {
     /// Returns the new values that the archive does not show yet, and whether some of them were left out: a dry run
     /// takes only those that need a look.
     fn tips(&self, updates: &[Update]) -> (Vec<ObjectId>, bool) {
-        let shown: HashSet<ObjectId> = self.listed.values.values().copied().collect();
+        let shown = self.listed.shown();
         let new = |update: &Update| update.new.filter(|new| update.applies() && !shown.contains(new));
         let looks = |update: &&Update| !self.options.dry_run || update.old.is_some();
         let mut tips: Vec<ObjectId> = updates.iter().filter(looks).filter_map(new).collect();
@@ -107,6 +109,23 @@ impl Push<'_> {
         tips.sort_unstable();
         tips.dedup();
         (tips, incomplete)
+    }
+
+    /// Returns what the archive must still have when this is committed: what the pack was built on, and new values that were not
+    /// packed because they are there.
+    fn relied_on(&self, updates: &[Update], bounds: &[ObjectId]) -> Vec<ObjectId> {
+        let shown = self.listed.shown();
+        let new = updates
+            .iter()
+            .filter(|update| update.applies())
+            .filter_map(|update| update.new);
+        let mut relies_on: Vec<ObjectId> = new
+            .filter(|new| shown.contains(new))
+            .chain(bounds.iter().copied())
+            .collect();
+        relies_on.sort_unstable();
+        relies_on.dedup();
+        relies_on
     }
 
     /// Judges what is still to be applied with the objects of the archive and of the new pack.
@@ -144,4 +163,6 @@ pub struct Prepared {
     pub spool: Option<Spool>,
     /// Objects were left out, because it is a dry run.
     pub incomplete: bool,
+    /// What is not in the pack because the archive has it.
+    pub relies_on: Vec<ObjectId>,
 }

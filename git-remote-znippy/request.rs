@@ -13,7 +13,7 @@ use crate::{
     listing::Listing,
     objects::Objects,
     options::Options,
-    ui,
+    ui::{self, Progress},
 };
 
 /// The references to update, judged as far as that needs no new object.
@@ -37,7 +37,7 @@ impl Request {
         objects: &mut Objects,
     ) -> Result<Request> {
         let commands: Vec<Command> = lines.iter().map(|line| parse(line.as_bstr())).collect::<Result<_>>()?;
-        let shown: HashSet<ObjectId> = listed.values.values().copied().collect();
+        let shown = listed.shown();
         let olds = old_values(&commands, snapshot, listed);
         let mut created = created(&commands, listed);
         let too_many = created.len() > MAX_CREATED;
@@ -52,6 +52,7 @@ impl Request {
                 .into_iter()
                 .map(|source| BString::from([source, &b"^{commit}"[..]].concat())),
         );
+        let _progress = Progress::new(options.voice, "Comparing references", false);
         let mut found = objects.resolve(&names)?;
         let created = found.split_off(sources + olds.len());
         let mut has: HashSet<ObjectId> = found.split_off(sources).into_iter().flatten().collect();
@@ -101,6 +102,9 @@ impl Request {
             updates.push(update);
         }
         let mut bounds: Vec<ObjectId> = has.into_iter().collect();
+        if listed.live.is_some() {
+            bounds.retain(|bound| shown.contains(bound));
+        }
         bounds.sort_unstable();
         Ok(Request { updates, bounds })
     }

@@ -22,7 +22,11 @@ use crate::{
 impl Push<'_> {
     /// Commits, and returns one result for each update that applies.
     pub fn commit(&self, updates: &[Update], prepared: Prepared) -> Result<Vec<EditResult>> {
-        let Prepared { spool, incomplete } = prepared;
+        let Prepared {
+            spool,
+            incomplete,
+            relies_on,
+        } = prepared;
         let edits: Vec<RefEdit> = updates.iter().filter_map(|update| self.edit(update)).collect();
         if self.options.dry_run && self.snapshot.is_none() {
             return Ok(edits.iter().map(|_| EditResult::Applied { old: None }).collect());
@@ -36,6 +40,7 @@ impl Push<'_> {
             basis: self.snapshot.cloned(),
             packs,
             edits,
+            relies_on,
             atomic: self.options.atomic,
             dry_run: self.options.dry_run,
             actor: actor(self.config),

@@ -2,6 +2,11 @@
 
 use std::{
     io::{self, Write},
+    sync::{
+        Arc, Condvar, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
@@ -90,15 +95,25 @@ pub fn text(bytes: &[u8]) -> String {
 }
 
 /// A progress line in git's own form: `Copying pack:  45% (221/490), done.` Appears after a second of work.
-pub struct Progress {
+///
+/// A thread of its own shows it: a phase that waits for the disk or for git has nothing to report, but should not look dead.
+pub struct Progress(Option<Shown>);
+
+struct Shown {
+    state: Arc<State>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct State {
     title: &'static str,
-    /// Bytes, shown in MiB.
+    /// Counted in bytes, shown in MiB.
     bytes: bool,
     started: Instant,
-    next: Instant,
-    shown: bool,
-    enabled: bool,
-    last: (u64, u64),
+    done: AtomicU64,
+    total: AtomicU64,
+    /// The phase is over.
+    ended: Mutex<bool>,
+    wake: Condvar,
 }
 
 /// Short work should not flicker, long work should show within two seconds.
@@ -108,48 +123,79 @@ const INTERVAL: Duration = Duration::from_millis(250);
 impl Progress {
     /// Starts a phase counted in `bytes` or in things.
     pub fn new(voice: Voice, title: &'static str, bytes: bool) -> Self {
-        let started = Instant::now();
-        let enabled = voice.shows_progress();
-        Progress {
+        if !voice.shows_progress() {
+            return Progress(None);
+        }
+        let state = Arc::new(State {
             title,
             bytes,
-            started,
-            next: started + DELAY,
-            shown: false,
-            enabled,
-            last: (0, 0),
-        }
+            started: Instant::now(),
+            done: AtomicU64::new(0),
+            total: AtomicU64::new(0),
+            ended: Mutex::new(false),
+            wake: Condvar::new(),
+        });
+        let shown = Arc::clone(&state);
+        // Where the system has no thread to give, nothing is shown.
+        let thread = thread::Builder::new().spawn(move || shown.show()).ok();
+        Progress(Some(Shown { state, thread }))
     }
 
     /// Says how far the work is; `total` 0 = unknown.
     pub fn update(&mut self, done: u64, total: u64) {
-        self.last = (done, total);
-        if !self.enabled {
-            return;
+        if let Some(Shown { state, .. }) = &self.0 {
+            state.done.store(done, Ordering::Relaxed);
+            state.total.store(total, Ordering::Relaxed);
         }
-        let now = Instant::now();
-        if now >= self.next {
-            self.next = now + INTERVAL;
-            self.shown = true;
-            self.print("\r");
+    }
+}
+
+impl State {
+    /// Shows the line until the phase ends.
+    fn show(&self) {
+        let mut pause = DELAY;
+        let mut shown = false;
+        loop {
+            let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+            let wait = self.wake.wait_timeout_while(ended, pause, |ended| !*ended);
+            let (ended, _) = wait.unwrap_or_else(PoisonError::into_inner);
+            let end = match *ended {
+                true if !shown => return,
+                true if self.is_complete() => ", done.\n",
+                true => ".\n",
+                false => "\r",
+            };
+            let _ = io::stderr().write_all(format!("{}{end}", self.line()).as_bytes());
+            if *ended {
+                return;
+            }
+            (pause, shown) = (INTERVAL, true);
         }
     }
 
-    fn print(&self, end: &str) {
-        let (done, total) = self.last;
+    fn is_complete(&self) -> bool {
+        let total = self.total.load(Ordering::Relaxed);
+        total != 0 && self.done.load(Ordering::Relaxed) >= total
+    }
+
+    fn line(&self) -> String {
+        let (done, total) = (self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed));
         let percent = match total {
             0 => String::new(),
             total => format!(" {:3}%", u128::from(done) * 100 / u128::from(total)),
         };
-        let amount = match (self.bytes, total) {
-            (true, _) => {
-                let seconds = self.started.elapsed().as_secs_f64().max(0.001);
-                format!("{:.2} MiB | {:.2} MiB/s", mib(done as f64), mib(done as f64 / seconds))
+        let elapsed = self.started.elapsed();
+        let amount = match (self.bytes, done, total) {
+            // Nothing to count: how long it takes is all there is to tell.
+            (_, 0, 0) => format!("{} s", elapsed.as_secs()),
+            (true, ..) => {
+                let rate = mib(done as f64 / elapsed.as_secs_f64().max(0.001));
+                format!("{:.2} MiB | {rate:.2} MiB/s", mib(done as f64))
             }
-            (false, 0) => format!("{done}"),
-            (false, total) => format!("({done}/{total})"),
+            (false, _, 0) => format!("{done}"),
+            (false, ..) => format!("({done}/{total})"),
         };
-        let _ = io::stderr().write_all(format!("{}:{percent} {amount}{end}", self.title).as_bytes());
+        format!("{}:{percent} {amount}", self.title)
     }
 }
 
@@ -159,9 +205,13 @@ fn mib(bytes: f64) -> f64 {
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        if self.shown {
-            let complete = self.last.1 != 0 && self.last.0 >= self.last.1;
-            self.print(if complete { ", done.\n" } else { ".\n" });
+        if let Some(Shown { state, thread }) = &mut self.0 {
+            *state.ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
+            state.wake.notify_all();
+            // The last line is written before anything that comes after it.
+            if let Some(thread) = thread.take() {
+                let _ = thread.join();
+            }
         }
     }
 }
@@ -175,5 +225,24 @@ mod tests {
         assert_eq!(escaped("a\u{1b}[31mb\rc"), "a\\u{1b}[31mb\\u{d}c");
         assert_eq!(escaped("a\nfatal: b"), "a\n  fatal: b");
         assert_eq!(escaped("naïve ☃ \u{202e}x"), "naïve ☃ \\u{202e}x");
+    }
+
+    #[test]
+    fn a_progress_line_tells_what_is_known() {
+        let voice = |verbosity, progress| Voice { verbosity, progress };
+        let line = |bytes, done, total| {
+            let mut progress = Progress::new(voice(1, true), "Counting", bytes);
+            progress.update(done, total);
+            let shown = progress.0.as_ref().expect("shown");
+            (shown.state.line(), shown.state.is_complete())
+        };
+        assert_eq!(line(false, 0, 0), ("Counting: 0 s".into(), false));
+        assert_eq!(line(false, 7, 0), ("Counting: 7".into(), false));
+        assert_eq!(line(false, 7, 28), ("Counting:  25% (7/28)".into(), false));
+        assert_eq!(line(false, 28, 28), ("Counting: 100% (28/28)".into(), true));
+        let (bytes, _) = line(true, 3 << 20, 6 << 20);
+        assert!(bytes.starts_with("Counting:  50% 3.00 MiB | "), "{bytes}");
+        assert!(Progress::new(voice(0, true), "Counting", false).0.is_none());
+        assert!(Progress::new(voice(2, false), "Counting", false).0.is_none());
     }
 }

@@ -69,6 +69,9 @@ pub enum Error {
     /// The disk does not let a new file take the place of the archive.
     #[error("{path}: the disk does not let a new file take its place ({source}); the archive is as it was (try again when nobody has it open)", path = .path.display())]
     NotReplaced { path: PathBuf, source: io::Error },
+    /// What a pack builds on is gone, because the archive was rewritten or replaced after it was read.
+    #[error("{path}: the archive was rewritten or replaced meanwhile and no longer shows object {oid}, which the pack builds on; nothing was written, push again", path = .path.display())]
+    Rewritten { path: PathBuf, oid: gix_hash::ObjectId },
     /// A write was acknowledged by nothing: after a failed sync the tail could not be taken back.
     #[error("{path}: the disk failed to store the data ({source}) and whether it is durable is unknown; the refs were not updated as far as anyone was told", path = .path.display())]
     DurabilityUnknown { path: PathBuf, source: io::Error },

@@ -4,15 +4,21 @@ use std::path::Path;
 
 use gix_hash::oid;
 
-use super::{Appender, Outcome, Snapshot, Transaction, WritePolicy, enforce::Rules, prepare::Addition, writer::Writer};
+use super::{
+    Appender, Outcome, Snapshot, Transaction, WritePolicy, enforce::Rules, incoming::Incoming, prepare::Addition,
+    writer::Writer,
+};
 use crate::{
     error::{Error, Result},
-    pack::{EntryTable, PackStore},
+    pack::{Kind, PackStore, disk::Layered, graph::is_ancestor, object::ObjectReader},
     refs::{
         EditResult,
-        apply::{Applied, apply},
+        apply::{Applied, Objects, apply},
     },
 };
+
+/// How many commits are looked at to find one below the default branch.
+const MAX_COMMITS: usize = 100_000;
 
 /// Commits `transaction` to the archive at `path` in one durable append.
 ///
@@ -37,6 +43,7 @@ pub(super) fn commit_locked(
     transaction: Transaction,
     policy: &mut WritePolicy<'_>,
 ) -> Result<Outcome> {
+    check_basis(&writer.snapshot, &transaction)?;
     let applied = judge(&writer.snapshot, &transaction)?;
     // Packs whose references were all refused are nothing to keep; packs that came without any are.
     let only_packs = transaction.edits.is_empty() && !transaction.packs.is_empty();
@@ -59,11 +66,41 @@ pub(super) fn commit_locked(
     Ok(outcome(applied, true, warnings))
 }
 
+/// Checks that what the packs build on is still there. Nothing is ever taken away from a file that only grew; but since it was
+/// read, it may have been rewritten by a gc, or replaced by another copy.
+fn check_basis(snapshot: &Snapshot, transaction: &Transaction) -> Result<()> {
+    let Some(basis) = &transaction.basis else { return Ok(()) };
+    if transaction.relies_on.is_empty() || snapshot.continues(basis)? {
+        return Ok(());
+    }
+    let reader = ObjectReader::new(snapshot);
+    let head = snapshot.resolve_ref("HEAD".into())?;
+    for id in &transaction.relies_on {
+        // What no reference reaches may be there, and yet not all that it needs.
+        let is_live = snapshot.shows(id)?
+            || match head {
+                Some(head) if reader.contains(id)? => is_ancestor(&reader, id, &head, Some(MAX_COMMITS))? == Some(true),
+                _ => false,
+            };
+        if !is_live {
+            return Err(Error::Rewritten {
+                path: snapshot.path().into(),
+                oid: *id,
+            });
+        }
+    }
+    Ok(())
+}
+
 /// Judges the edits against a snapshot, its settings, and the transaction's own packs.
 fn judge(snapshot: &Snapshot, transaction: &Transaction) -> Result<Applied> {
-    let exists = |id: &oid| {
-        let in_pack = |entries: &EntryTable| entries.find(id).is_some();
-        Ok(transaction.packs.iter().any(|pack| in_pack(&pack.entries)) || snapshot.lookup(id)?.is_some())
+    let incoming = Incoming::new(&transaction.packs, snapshot.object_format());
+    let store = Layered::new(&[&incoming, snapshot])?;
+    let reader = ObjectReader::new(&store);
+    let exists = |id: &oid| Ok(incoming.has(id) || snapshot.lookup(id)?.is_some());
+    let is_commit = |id: &oid| match incoming.is_commit(id) {
+        Some(is_commit) => Ok(is_commit),
+        None => Ok(reader.header(id)?.is_some_and(|(kind, _)| kind == Kind::Commit)),
     };
     let rules = Rules::new(snapshot, transaction)?;
     apply(
@@ -71,7 +108,10 @@ fn judge(snapshot: &Snapshot, transaction: &Transaction) -> Result<Applied> {
         &transaction.edits,
         transaction.atomic,
         &transaction.head.candidates,
-        &exists,
+        &Objects {
+            exists: &exists,
+            is_commit: &is_commit,
+        },
         &|edit, old| rules.forbid(edit, old),
     )
 }

@@ -16,6 +16,7 @@ use super::{
     append::{self, write_error},
     commit::commit,
     durability::Fast,
+    incoming::Incoming,
     prepare::{Addition, prepare},
 };
 use crate::{
@@ -29,8 +30,12 @@ use crate::{
         slot::Slot,
     },
     media::{Disk, FileKind},
-    pack::EntryTable,
-    refs::{EditResult, Expected, RefEdit, Target, apply::apply, view::RefView},
+    pack::{EntryTable, Kind as ObjectKind, object::ObjectReader},
+    refs::{
+        EditResult, Expected, RefEdit, Target,
+        apply::{Objects, apply},
+        view::RefView,
+    },
 };
 
 /// Creates an empty archive whose HEAD names `head` (unborn).
@@ -91,14 +96,23 @@ fn try_create(
         return Ok(Created::Exists);
     }
     let view = RefView::default();
-    let exists = |id: &gix_hash::oid| Ok(transaction.packs.iter().any(|pack| pack.entries.find(id).is_some()));
+    let incoming = Incoming::new(&transaction.packs, format);
+    let reader = ObjectReader::new(&incoming);
+    let exists = |id: &gix_hash::oid| Ok(incoming.has(id));
+    let is_commit = |id: &gix_hash::oid| match incoming.is_commit(id) {
+        Some(is_commit) => Ok(is_commit),
+        None => Ok(reader.header(id)?.is_some_and(|(kind, _)| kind == ObjectKind::Commit)),
+    };
     let HeadHint { candidates } = &transaction.head;
     let applied = apply(
         &view,
         &transaction.edits,
         transaction.atomic,
         candidates,
-        &exists,
+        &Objects {
+            exists: &exists,
+            is_commit: &is_commit,
+        },
         &|_, _| Ok(None),
     )?;
     let outcome = |written| Outcome {

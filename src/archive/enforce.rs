@@ -2,13 +2,13 @@
 //! with `+`.
 
 use bstr::ByteSlice;
-use gix_hash::{Kind as Format, ObjectId, oid};
+use gix_hash::oid;
 
-use super::{NewPack, Snapshot, Transaction};
+use super::{NewPack, Snapshot, Transaction, incoming::Incoming};
 use crate::{
     error::{Error, Result},
     pack::{
-        EntryTable, Kind, Location, PackRank, PackStore,
+        Kind, Location, PackRank,
         disk::Layered,
         graph::{is_ancestor, peel},
         object::ObjectReader,
@@ -86,7 +86,7 @@ impl<'a> Rules<'a> {
 
     /// Judges by the commits of the archive and of the new packs alone, not by what the edit says.
     fn is_fast_forward(&self, old: &oid, new: &oid) -> Result<bool> {
-        let incoming = Incoming::new(&self.transaction.packs, self.snapshot);
+        let incoming = Incoming::new(&self.transaction.packs, self.snapshot.object_format());
         let store = Layered::new(&[&incoming, self.snapshot])?;
         let reader = ObjectReader::new(&store);
         for id in [old, new] {
@@ -114,7 +114,7 @@ fn too_large(snapshot: &Snapshot, policy: &Policy, packs: &[NewPack]) -> Result<
     let Some(limit) = policy.max_object_size() else {
         return Ok(None);
     };
-    let incoming = Incoming::new(packs, snapshot);
+    let incoming = Incoming::new(packs, snapshot.object_format());
     let reader = ObjectReader::new(&incoming);
     for (rank, pack) in packs.iter().enumerate() {
         let table = &pack.entries;
@@ -139,61 +139,4 @@ fn too_large(snapshot: &Snapshot, policy: &Policy, packs: &[NewPack]) -> Result<
         }
     }
     Ok(None)
-}
-
-/// The packs of a transaction as a store.
-struct Incoming<'a> {
-    packs: &'a [NewPack],
-    format: Format,
-}
-
-impl<'a> Incoming<'a> {
-    fn new(packs: &'a [NewPack], snapshot: &Snapshot) -> Incoming<'a> {
-        Incoming {
-            packs,
-            format: snapshot.object_format(),
-        }
-    }
-
-    fn pack(&self, pack: PackRank) -> &'a NewPack {
-        &self.packs[pack as usize]
-    }
-}
-
-impl PackStore for Incoming<'_> {
-    fn object_format(&self) -> Format {
-        self.format
-    }
-    fn packs(&self) -> PackRank {
-        self.packs.len() as PackRank
-    }
-    fn pack_len(&self, pack: PackRank) -> u64 {
-        self.pack(pack).data.len().unwrap_or(0)
-    }
-    fn pack_id(&self, pack: PackRank) -> ObjectId {
-        self.pack(pack).id
-    }
-    fn pack_name(&self, pack: PackRank) -> String {
-        self.pack(pack).path.display().to_string()
-    }
-    fn read_exact_at(&self, pack: PackRank, offset: u64, buf: &mut [u8]) -> Result<()> {
-        let pack = self.pack(pack);
-        pack.data
-            .read_exact_at(buf, offset)
-            .map_err(Error::io(&pack.path, "read"))
-    }
-    fn lookup(&self, id: &oid) -> Result<Option<Location>> {
-        let found = self.packs.iter().enumerate().find_map(|(rank, pack)| {
-            let row = pack.entries.find(id)?;
-            Some(Location {
-                pack: rank as PackRank,
-                offset: pack.entries.offsets[row],
-                crc32: pack.entries.crc32s[row],
-            })
-        });
-        Ok(found)
-    }
-    fn entries(&self, pack: PackRank) -> Result<std::sync::Arc<EntryTable>> {
-        Ok(std::sync::Arc::new(self.pack(pack).entries.clone()))
-    }
 }

@@ -11,6 +11,7 @@ pub mod durability;
 mod enforce;
 mod gc;
 mod graph;
+mod incoming;
 mod log;
 mod merge;
 mod new_pack;
@@ -105,6 +106,8 @@ pub struct Transaction {
     pub basis: Option<Snapshot>,
     pub packs: Vec<NewPack>,
     pub edits: Vec<RefEdit>,
+    /// Objects of `basis` that the packs and edits build on: what is not in the packs because it is there already.
+    pub relies_on: Vec<ObjectId>,
     /// If one edit is rejected, reject all.
     pub atomic: bool,
     /// Check everything, write nothing.

@@ -17,6 +17,7 @@ use crate::{
         CommitId, HEAD_LEN, VERSION,
         batch::{Batch, ReadError},
         footer::RefsRow,
+        geometry::{Geometry, PREFIX_LEN, decode_prefix},
         head::{Head, HeadError},
         recover::{Check, Recovered, Scrutiny, State, Tail, check_commit, recover},
         slot::Slot,
@@ -180,6 +181,27 @@ impl Snapshot {
     /// Returns the settings of the archive.
     pub fn policy(&self) -> Policy {
         Policy::from_entries(self.inner.state.footer.policy.clone())
+    }
+
+    /// Returns whether this is a later state of the file that `earlier` was read from: the commit after that one is here, at its
+    /// place. Then everything that was there still is.
+    ///
+    /// # Errors
+    /// Fails where the medium does.
+    pub fn continues(&self, earlier: &Snapshot) -> Result<bool> {
+        let (now, then) = (self.state(), earlier.state());
+        if now.footer.ident != then.footer.ident || now.footer.sequence < then.footer.sequence {
+            return Ok(false);
+        }
+        if now.footer.commit_id == then.footer.commit_id {
+            return Ok(true);
+        }
+        match next_commit(self.medium(), then.append, now.append, self.object_format()) {
+            Ok(previous) => Ok(previous == then.footer.commit_id),
+            // No commit is there: the file took another way.
+            Err(ReadError::Damaged(_)) => Ok(false),
+            Err(error) => Err(read_error(self.path(), error)),
+        }
     }
 
     /// Returns the size of the file when the snapshot was taken, in bytes.
@@ -415,6 +437,18 @@ pub(crate) fn read_error(path: &Path, error: ReadError) -> Error {
             what,
         },
     }
+}
+
+/// Returns which commit the one at `at` follows, in a file with commits up to `end`.
+fn next_commit(medium: &dyn Medium, at: u64, end: u64, kind: gix_hash::Kind) -> Result<CommitId, ReadError> {
+    let none = || ReadError::from("no commit is there".to_string());
+    if at + PREFIX_LEN as u64 > end {
+        return Err(none());
+    }
+    let prefix = crate::media::read_vec(medium, at, PREFIX_LEN)?;
+    let len = decode_prefix(&prefix).filter(|len| at + len <= end).ok_or_else(none)?;
+    let metadata = crate::media::read_vec(medium, at, len as usize)?;
+    Ok(Geometry::decode(&metadata, kind)?.previous)
 }
 
 fn read_refs(medium: &dyn Medium, state: &State) -> Result<RefView, ReadError> {

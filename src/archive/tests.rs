@@ -56,10 +56,12 @@ fn delete(name: &str) -> RefEdit {
     }
 }
 
-/// A file that is no pack but ends with its own hash, named as the home of the objects `from..to`.
+/// A file that is no pack but ends with its own hash, named as the home of the objects `from..to`: each of its bytes reads as
+/// the start of a small commit.
 fn pack(from: u32, to: u32, len: usize) -> NewPack {
     use std::io::Write;
-    let mut bytes: Vec<u8> = (0..len).map(|i| (i as u32 * 7 + from) as u8 | 1).collect();
+    let mut bytes: Vec<u8> = (0..len).map(|i| (i as u32 * 7 + from) as u8 & 0xf | 0x11).collect();
+    bytes[..4].copy_from_slice(&from.to_le_bytes());
     let mut hasher = gix_hash::hasher(Kind::Sha1);
     hasher.update(&bytes);
     let id = hasher.try_finalize().unwrap();

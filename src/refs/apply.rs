@@ -27,18 +27,25 @@ pub struct Applied {
     pub rewound: bool,
 }
 
-/// Judges the edits against `view` and each other. `exists` tells whether an object is in the archive or comes with the
-/// transaction. HEAD is moved along where it would name no branch: to the first of `head_candidates` that exists
+/// What is known of the objects in the archive and of those that come with the transaction.
+pub struct Objects<'a> {
+    /// Tells whether an object is there.
+    pub exists: &'a dyn Fn(&oid) -> Result<bool>,
+    /// Tells whether an object that is there is a commit.
+    pub is_commit: &'a dyn Fn(&oid) -> Result<bool>,
+}
+
+/// Judges the edits against `view` and each other. `objects` is what they may name. HEAD is moved along where it would name no branch: to the first of `head_candidates` that exists
 /// afterwards, else main, master, or the only branch. `forbids` tells why a reference with this value may not be changed.
 ///
 /// # Errors
-/// Only what `exists` and `forbids` report.
+/// Only what `objects` and `forbids` report.
 pub fn apply(
     view: &RefView,
     edits: &[RefEdit],
     atomic: bool,
     head_candidates: &[BString],
-    exists: &dyn Fn(&oid) -> Result<bool>,
+    objects: &Objects<'_>,
     forbids: &Forbids<'_>,
 ) -> Result<Applied> {
     let mut applied = Applied {
@@ -51,7 +58,7 @@ pub fn apply(
     // Deletions first: they make room for names that conflict with what they delete.
     let order = (0..edits.len()).filter(|i| edits[*i].new.is_none());
     for index in order.chain((0..edits.len()).filter(|i| edits[*i].new.is_some())) {
-        applied.results[index] = one(view, &edits[index], &mut applied, exists, forbids)?;
+        applied.results[index] = one(view, &edits[index], &mut applied, objects, forbids)?;
     }
     let rejected = |result: &EditResult| matches!(result, EditResult::Rejected(_));
     if atomic && applied.results.iter().any(rejected) {
@@ -71,7 +78,7 @@ fn one(
     view: &RefView,
     edit: &RefEdit,
     applied: &mut Applied,
-    exists: &dyn Fn(&oid) -> Result<bool>,
+    objects: &Objects<'_>,
     forbids: &Forbids<'_>,
 ) -> Result<EditResult> {
     let rejected = |rejection| Ok(EditResult::Rejected(rejection));
@@ -116,7 +123,12 @@ fn one(
                     "HEAD must name a branch, not object {oid}"
                 )));
             }
-            Target::Object { oid, .. } if !exists(oid)? => return rejected(Rejection::MissingObject(*oid)),
+            Target::Object { oid, .. } if !(objects.exists)(oid)? => return rejected(Rejection::MissingObject(*oid)),
+            Target::Object { oid, .. } if edit_name.starts_with(b"refs/heads/") && !(objects.is_commit)(oid)? => {
+                return rejected(Rejection::WrongTarget(format!(
+                    "a branch must point at a commit, and {oid} is none"
+                )));
+            }
             Target::Object { .. } => {}
             Target::Symbolic(target) => {
                 if let Err(why) = check_symref(view, &applied.changes, edit_name, target.as_ref()) {

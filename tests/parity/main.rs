@@ -22,6 +22,8 @@ mod noop;
 mod options;
 mod partial;
 mod policies;
+mod progress;
+mod rules;
 mod shallow;
 mod tags;
 mod traps;

@@ -72,3 +72,72 @@ fn a_snapshot_shows_what_a_reference_holds_now() {
     let shown: Vec<bool> = (1..=5).map(|n| snapshot.shows(&oid(n)).unwrap()).collect();
     assert_eq!(shown, [false, false, true, true, false]);
 }
+
+#[test]
+fn a_branch_points_at_a_commit_even_for_the_library() {
+    let sandbox = Sandbox::new();
+    let path = sandbox.archive(1);
+    let kinds = |kind| {
+        let mut pack = pack(7, 8, 100);
+        (pack.entries.kinds, pack.entries.sizes) = (vec![kind], vec![1]);
+        pack
+    };
+    let outcome = push(&path, kinds(3), vec![set("refs/heads/x", 7)]);
+    assert!(matches!(
+        outcome.results[..],
+        [EditResult::Rejected(Rejection::WrongTarget(_))]
+    ));
+    assert!(!outcome.written);
+    assert!(push(&path, kinds(3), vec![set("refs/tags/x", 7)]).written);
+    // The same of what is there already, and of an archive that this would create.
+    let outcome = push(&path, kinds(1), vec![set("refs/heads/x", 7)]);
+    assert!(outcome.written, "{:?}", outcome.results);
+    let new = sandbox.directory.path().join("new.znippy");
+    let transaction = Transaction {
+        packs: vec![kinds(2)],
+        edits: vec![set("refs/heads/x", 7)],
+        ..Transaction::default()
+    };
+    let outcome = create_with(&new, Kind::Sha1, transaction, WritePolicy::default()).unwrap();
+    assert!(matches!(
+        outcome.results[..],
+        [EditResult::Rejected(Rejection::WrongTarget(_))]
+    ));
+}
+
+#[test]
+fn r9_a_state_continues_another_only_on_the_same_way() {
+    let sandbox = Sandbox::new();
+    let path = sandbox.archive(2);
+    let copy = sandbox.directory.path().join("copy.znippy");
+    fs::copy(&path, &copy).unwrap();
+    let start = Snapshot::open(&path).unwrap();
+    push(&path, pack(3, 4, 100), vec![set("refs/heads/b3", 3)]);
+    let later = Snapshot::open(&path).unwrap();
+    push(&path, pack(4, 5, 100), vec![set("refs/heads/b4", 4)]);
+    let latest = Snapshot::open(&path).unwrap();
+    for (now, then, expected) in [
+        (&latest, &start, true),
+        (&latest, &later, true),
+        (&latest, &latest, true),
+        (&start, &later, false),
+    ] {
+        assert_eq!(now.continues(then).unwrap(), expected);
+    }
+    // The copy went on by itself: the same number of commits, of the same size, at the same places.
+    push(&copy, pack(5, 6, 100), vec![set("refs/heads/b5", 5)]);
+    push(&copy, pack(6, 7, 100), vec![set("refs/heads/b6", 6)]);
+    let diverged = Snapshot::open(&copy).unwrap();
+    assert!(diverged.continues(&start).unwrap());
+    assert!(!diverged.continues(&later).unwrap());
+    assert!(!diverged.continues(&latest).unwrap());
+    let transaction = Transaction {
+        basis: Some(later),
+        packs: vec![pack(8, 9, 100)],
+        edits: vec![set("refs/heads/b8", 8)],
+        relies_on: vec![oid(3)],
+        ..Transaction::default()
+    };
+    let refused = commit(&copy, transaction, WritePolicy::default());
+    assert!(matches!(refused, Err(Error::Rewritten { oid: gone, .. }) if gone == oid(3)));
+}
