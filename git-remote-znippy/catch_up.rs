@@ -11,17 +11,19 @@ use znippy::archive::{self, WritePolicy};
 
 use crate::{
     config::Config,
+    remote::Remote,
     ui::{Progress, Voice},
 };
 
-/// Lets the archive at `path` catch up, unless `znippy.autoIndex` is false.
+/// Lets the archive of `remote` catch up, unless `znippy.autoIndex` is false.
 ///
 /// In the background only where a person waits: a background process of a script would keep the disk from being unmounted,
 /// or would die with the script's service.
 ///
 /// # Errors
 /// The push stands, whatever fails here.
-pub fn catch_up(path: &Path, config: &Config, voice: Voice) -> Result<()> {
+pub fn catch_up(remote: &Remote, config: &Config, voice: Voice) -> Result<()> {
+    let path = remote.path();
     let later = "run `znippy index` to prove it, so that clones need not";
     if config.bool("znippy.autoindex")? == Some(false) {
         voice.note(format_args!("the pack was stored without proof; {later}"));
@@ -36,7 +38,11 @@ pub fn catch_up(path: &Path, config: &Config, voice: Voice) -> Result<()> {
     }
     let mut progress = Progress::new(voice, "Proving what was stored", false);
     let mut on_progress = |_, (done, total)| progress.update(done, total);
-    let caught_up = archive::catch_up(path, false, &mut WritePolicy::default(), &mut on_progress)?;
+    let mut policy = WritePolicy {
+        lock: remote.lock_mode(config)?,
+        ..WritePolicy::default()
+    };
+    let caught_up = archive::catch_up(path, false, &mut policy, &mut on_progress)?;
     drop(progress);
     for unsound in caught_up.iter().flat_map(|caught_up| &caught_up.unsound) {
         voice.warning(format_args!(

@@ -34,6 +34,9 @@ use crate::{
 };
 
 /// What the helper offers. `connect` is accepted for some fetches and declined for all else.
+/// How often a fetch starts again when another machine replaces the archive.
+const MAX_REOPENS: usize = 3;
+
 const CAPABILITIES: &[u8] = b"connect\nfetch\npush\noption\ncheck-connectivity\nobject-format\n\n";
 
 /// Serves git for the remote `name` at `address` until it is done.
@@ -332,7 +335,7 @@ impl<R: BufRead, W: Write> Session<R, W> {
         self.refuse_partial()?;
         let client = Client::from_environment()?;
         let config = config::Pending::start()?;
-        let snapshot = match self.listed.as_ref().and_then(|listed| listed.snapshot.clone()) {
+        let mut snapshot = match self.listed.as_ref().and_then(|listed| listed.snapshot.clone()) {
             Some(snapshot) => snapshot,
             None => self.remote.open(self.options.voice)?,
         };
@@ -349,14 +352,25 @@ impl<R: BufRead, W: Write> Session<R, W> {
         }
         self.remote.check_identity(&config, &snapshot.uuid())?;
         self.check_format(snapshot.object_format(), Client::object_format(&config)?)?;
-        let fetch = Fetch {
-            remote: &self.remote,
-            options: &self.options,
-            config: &config,
-            client: &client,
-            snapshot: &snapshot,
+        let mut attempts = 0;
+        let Fetched { keep, connected } = loop {
+            let fetch = Fetch {
+                remote: &self.remote,
+                options: &self.options,
+                config: &config,
+                client: &client,
+                snapshot: &snapshot,
+            };
+            match fetch.run(batch, tips.clone()) {
+                // R26: what is wanted is mostly there in the new file too.
+                Err(error) if attempts < MAX_REOPENS && is_stale(&error) => {
+                    attempts += 1;
+                    snapshot = self.remote.open(self.options.voice)?;
+                    self.remote.check_identity(&config, &snapshot.uuid())?;
+                }
+                done => break done?,
+            }
         };
-        let Fetched { keep, connected } = fetch.run(batch, tips)?;
         self.remote.remember(&config, &snapshot.uuid(), self.options.voice);
         let mut lines = Vec::new();
         if let Some((path, guard)) = keep {
@@ -460,9 +474,15 @@ impl<R, W> Session<R, W> {
             return Ok(());
         };
         let voice = self.options.voice;
-        if let Err(error) = catch_up::catch_up(self.remote.path(), config, voice) {
+        if let Err(error) = catch_up::catch_up(&self.remote, config, voice) {
             voice.warning(format_args!("the push is stored, but is not proven yet: {error:#}"));
         }
         Ok(())
     }
+}
+
+/// Returns whether the archive that was open has been replaced by another machine.
+fn is_stale(error: &anyhow::Error) -> bool {
+    let mut causes = error.chain();
+    causes.any(|cause| matches!(cause.downcast_ref(), Some(Error::Stale { .. })))
 }

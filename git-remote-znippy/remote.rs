@@ -4,14 +4,16 @@ use std::{
     io,
     os::unix::ffi::OsStringExt,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use anyhow::{Context, Result, anyhow, bail};
 use bstr::{BStr, BString, ByteSlice};
 use znippy::{
     Error,
-    archive::{Durability, Snapshot},
+    archive::{Durability, Snapshot, WritePolicy},
     locate::{self, Located, Places},
+    media::LockMode,
 };
 
 use crate::{
@@ -159,6 +161,37 @@ impl Remote {
         let name = value.to_ascii_lowercase();
         let durability = name.to_str_lossy().parse();
         durability.map_err(|why: String| anyhow!("{setting}: {why}"))
+    }
+
+    /// Returns how other writers are kept away: the remote's own setting, else the general one.
+    ///
+    /// # Errors
+    /// Fails where the setting has a value that does not exist.
+    pub fn lock_mode(&self, config: &Config) -> Result<LockMode> {
+        let own = config.remote(self.name.as_bstr(), "znippylock");
+        let Some(value) = own.or_else(|| config.get("znippy.lock")) else {
+            return Ok(LockMode::default());
+        };
+        let setting = match own {
+            Some(_) => format!("remote.{}.znippyLock", self.name),
+            None => "znippy.lock".into(),
+        };
+        let mode = value.to_ascii_lowercase().to_str_lossy().parse();
+        mode.map_err(|why: String| anyhow!("{setting}: {why}"))
+    }
+
+    /// Returns how long to wait for another writer that makes no progress.
+    ///
+    /// # Errors
+    /// Fails where the setting is no number.
+    pub fn lock_timeout(&self, config: &Config) -> Result<Duration> {
+        let Some(value) = config.get("znippy.locktimeout") else {
+            return Ok(WritePolicy::default().timeout);
+        };
+        let seconds = value.to_str().ok().and_then(|text| text.parse().ok());
+        seconds
+            .map(Duration::from_secs)
+            .ok_or_else(|| anyhow!("znippy.lockTimeout: '{}' is no number of seconds", ui::text(value)))
     }
 
     /// Checks that a missing archive may be created by a push.

@@ -59,6 +59,8 @@ impl Push<'_> {
         let mut on_wait = |text: &str| voice.note(text);
         let lock = WritePolicy {
             durability: self.remote.durability(self.config)?,
+            lock: self.remote.lock_mode(self.config)?,
+            timeout: self.remote.lock_timeout(self.config)?,
             on_wait: Some(&mut on_wait),
             on_copy: Some(&mut on_copy),
             ..WritePolicy::default()

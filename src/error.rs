@@ -56,6 +56,12 @@ pub enum Error {
     /// The disk cannot lock.
     #[error("{path}: the file system cannot lock files ({source}); it is not safe to write there", path = .path.display())]
     CannotLock { path: PathBuf, source: io::Error },
+    /// A lock on this disk may not keep other machines away.
+    #[error("{path}: {why}, so that a lock there may not keep other machines from writing at the same time (git config znippy.lock local: no other machine writes to it; git config znippy.lock file: all of them use a lock file)", path = .path.display())]
+    LockNotShared { path: PathBuf, why: String },
+    /// Another machine wrote to the archive at the same time.
+    #[error("{path}: another machine wrote to the archive at the same time, although it was locked; the commit is not confirmed (see znippy.lock; `git fetch` shows what was stored)", path = .path.display())]
+    LockIgnored { path: PathBuf },
     /// The archive was replaced or removed while it was being written.
     #[error("{path}: the archive was replaced or removed meanwhile; nothing was written, try again", path = .path.display())]
     Replaced { path: PathBuf },
@@ -72,6 +78,9 @@ pub enum Error {
     /// What a pack builds on is gone, because the archive was rewritten or replaced after it was read.
     #[error("{path}: the archive was rewritten or replaced meanwhile and no longer shows object {oid}, which the pack builds on; nothing was written, push again", path = .path.display())]
     Rewritten { path: PathBuf, oid: gix_hash::ObjectId },
+    /// R26: the open file is gone on the server of a network disk: another machine replaced it.
+    #[error("{path}: the archive was replaced by another machine (gc) while it was open; try again", path = .path.display())]
+    Stale { path: PathBuf },
     /// A write was acknowledged by nothing: after a failed sync the tail could not be taken back.
     #[error("{path}: the disk failed to store the data ({source}) and whether it is durable is unknown; the refs were not updated as far as anyone was told", path = .path.display())]
     DurabilityUnknown { path: PathBuf, source: io::Error },
@@ -112,6 +121,9 @@ impl Error {
     /// Returns a function that wraps an I/O error with the path and what was tried: `.map_err(Error::io(path, "read"))`.
     pub fn io(path: impl Into<PathBuf>, action: &'static str) -> impl FnOnce(io::Error) -> Error {
         let path = path.into();
-        move |source| Error::Io { path, action, source }
+        move |source| match source.raw_os_error() {
+            Some(libc::ESTALE) => Error::Stale { path },
+            _ => Error::Io { path, action, source },
+        }
     }
 }

@@ -12,6 +12,7 @@ mod enforce;
 mod gc;
 mod graph;
 mod incoming;
+mod locking;
 mod log;
 mod merge;
 mod new_pack;
@@ -38,6 +39,7 @@ pub use configure::configure;
 pub use create::{create, create_with};
 pub use durability::Durability;
 pub use gc::{Expire, GcOptions, GcReport, OnProgress as OnGcProgress, Progress as GcProgress, gc, temporary_path};
+pub use locking::{Unlocked, unlock};
 pub use new_pack::{CheckedPack, PackData};
 pub use open::Snapshot;
 pub use parents::Theirs;
@@ -45,7 +47,7 @@ pub use prove::{Proven, prove};
 
 use crate::{
     format::columns::{CommitRow, Proof},
-    media::{Disk, LocalDisk},
+    media::{Disk, LocalDisk, LockMode},
     pack::EntryTable,
     refs::{EditResult, RefEdit},
 };
@@ -142,6 +144,8 @@ pub struct WritePolicy<'a> {
     /// The file system that the archive is on.
     pub disk: &'a dyn Disk,
     pub durability: Durability,
+    /// How other writers are kept away.
+    pub lock: LockMode,
     /// How long to wait for another writer that makes no progress.
     pub timeout: Duration,
     /// Called now and then while waiting, with a text for the user.
@@ -155,6 +159,7 @@ impl Default for WritePolicy<'_> {
         WritePolicy {
             disk: &LocalDisk,
             durability: Durability::default(),
+            lock: LockMode::default(),
             timeout: Duration::from_secs(60),
             on_wait: None,
             on_copy: None,

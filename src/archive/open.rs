@@ -64,6 +64,17 @@ impl Snapshot {
 
     /// As [`Snapshot::open`], on any disk.
     pub fn open_on(disk: &dyn Disk, path: &Path) -> Result<Snapshot> {
+        let mut attempt = 1;
+        loop {
+            match Snapshot::try_open(disk, path) {
+                // R26: another machine put a new file in its place between two reads.
+                Err(Error::Stale { .. }) if attempt < MAX_REOPENS => attempt += 1,
+                done => return done,
+            }
+        }
+    }
+
+    fn try_open(disk: &dyn Disk, path: &Path) -> Result<Snapshot> {
         for attempt in 1..=MAX_REOPENS {
             let (file, stat) = open_file(disk, path, false)?;
             let mut len = stat.len;

@@ -6,6 +6,7 @@ use super::{
     Durability, Snapshot, WritePolicy,
     append::{self, Failure, write_error},
     durability::Arm,
+    locking::{self, take_lock},
     merge,
     open::{describe_loss, is_same_file, open_file, read_head_bytes},
     prepare::{Addition, prepare},
@@ -18,7 +19,7 @@ use crate::{
         recover::{Recovered, Scrutiny, State, Tail, recover},
         slot::{SLOT_LEN, Slot},
     },
-    media::{DiskFile, LockByte, LockGuard, Stat, lock_with_timeout, read_vec},
+    media::{DiskFile, LockReach, Stat, read_vec},
 };
 
 /// How often a writer goes back to the path when gc replaced the file that it waited for.
@@ -51,6 +52,8 @@ impl Handle {
 
 struct Open {
     file: Arc<dyn DiskFile>,
+    /// Which writers a lock on it keeps away.
+    reach: LockReach,
     /// Where commits count before they are synced; not asked for where they are.
     residence: Option<String>,
     /// What the file held when the lock was given back; `None` where nobody knows.
@@ -99,6 +102,8 @@ pub struct Writer<'a> {
     view: View,
     head_bytes: Vec<u8>,
     residence: Option<&'a str>,
+    /// Whether other machines may write there.
+    is_on_network: bool,
     arm: &'a mut dyn Arm,
     known: &'a mut Option<Known>,
 }
@@ -132,12 +137,21 @@ pub fn with_handle<T>(
             None => {
                 let file = open_file(policy.disk, path, true)?.0;
                 let residence = if syncs { None } else { file.residence() };
-                let known = None;
-                Open { file, residence, known }
+                Open {
+                    reach: locking::reach(file.as_ref(), path)?,
+                    file,
+                    residence,
+                    known: None,
+                }
             }
         };
-        let Open { file, residence, known } = open;
-        let lock = take_lock(file.as_ref(), path, policy)?;
+        let Open {
+            file,
+            reach,
+            residence,
+            known,
+        } = open;
+        let lock = take_lock(file.as_ref(), path, &reach, policy)?;
         // Only now is it certain which file this is: gc replaces it by rename, under the same lock.
         let stat = file.stat().map_err(Error::io(path, "stat"))?;
         if !is_same_file(policy.disk, &stat, path) {
@@ -167,13 +181,19 @@ pub fn with_handle<T>(
             view,
             head_bytes,
             residence: residence.as_deref(),
+            is_on_network: reach != LockReach::Machine,
             arm: handle.arm.as_mut(),
             known: &mut after,
         };
         let done = work(writer, policy);
         drop(lock);
         let known = after;
-        handle.open = Some(Open { file, residence, known });
+        handle.open = Some(Open {
+            file,
+            reach,
+            residence,
+            known,
+        });
         return done;
     }
     Err(Error::Replaced { path: path.into() })
@@ -270,6 +290,7 @@ impl Writer<'_> {
             view,
             mut head_bytes,
             arm,
+            is_on_network,
             ..
         } = self;
         let View {
@@ -301,6 +322,9 @@ impl Writer<'_> {
                 return Err(take_back(path, file.as_ref(), recovered.state.append, source));
             }
         }
+        if is_on_network {
+            check_own_header(path, file.as_ref(), &prepared.commit)?;
+        }
         let EncodedCommit {
             footer, footer_bytes, ..
         } = prepared.commit;
@@ -315,6 +339,13 @@ impl Writer<'_> {
             let slot = next_slot(&head, &recovered.state);
             match write_slot(file.as_ref(), &slot) {
                 Ok(text) => {
+                    // R5: other machines see the slot no later than that the lock is free.
+                    if is_on_network && let Err(error) = file.sync_data() {
+                        let path = path.display();
+                        warnings.push(format!(
+                            "{path}: the commit is stored, but its slot may not be: {error}"
+                        ));
+                    }
                     head_bytes[slot.offset() as usize..][..SLOT_LEN].copy_from_slice(&text);
                     head.slots[(slot.write % 2) as usize] = Some(slot);
                     (recovered.slot, recovered.tail) = (Some(slot), Tail::Clean);
@@ -427,38 +458,14 @@ fn write_slot(file: &dyn DiskFile, slot: &Slot) -> io::Result<[u8; SLOT_LEN]> {
     Ok(text)
 }
 
-/// Takes the writer lock of an open archive.
-pub(super) fn take_lock<'a>(
-    file: &'a dyn DiskFile,
-    path: &Path,
-    policy: &mut WritePolicy<'_>,
-) -> Result<LockGuard<'a>> {
-    let on_wait = &mut policy.on_wait;
-    let locked = lock_with_timeout(file, LockByte::Writer, policy.timeout, |waited, rate| {
-        if let Some(on_wait) = on_wait {
-            let rate = if rate > 0 {
-                format!(", which writes {} KiB/s", rate.div_ceil(1024))
-            } else {
-                String::new()
-            };
-            on_wait(&format!(
-                "waiting {} s for another writer of {}{rate}",
-                waited.as_secs(),
-                path.display()
-            ));
-        }
-    });
-    locked.map_err(|source| match source.kind() {
-        io::ErrorKind::TimedOut => Error::Locked {
-            path: path.into(),
-            holder: String::new(),
-            waited_s: policy.timeout.as_secs(),
-        },
-        _ => Error::CannotLock {
-            path: path.into(),
-            source,
-        },
-    })
+/// R25: reads the commit's header back where another machine may have written at the same time, because a lock there said yes
+/// and did nothing.
+fn check_own_header(path: &Path, file: &dyn DiskFile, commit: &EncodedCommit) -> Result<()> {
+    let found = read_vec(file, commit.at, commit.metadata.len()).map_err(Error::io(path, "read back"))?;
+    match found == commit.metadata {
+        true => Ok(()),
+        false => Err(Error::LockIgnored { path: path.into() }),
+    }
 }
 
 /// Refuses to append where that could bury something that is still to be saved.

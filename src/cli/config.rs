@@ -1,6 +1,6 @@
 //! `znippy config`: what an archive allows.
 
-use std::{ffi::OsString, os::unix::ffi::OsStrExt, path::PathBuf, time::Duration};
+use std::{ffi::OsString, os::unix::ffi::OsStrExt, path::PathBuf};
 
 use bstr::{BStr, ByteSlice};
 use serde::Serialize;
@@ -9,7 +9,7 @@ use znippy::{
     policy::{self, Key, PolicyError},
 };
 
-use super::{Done, escape, exit, exit::Exit, git, open, output::Output};
+use super::{Done, escape, exit, exit::Exit, git, locking::Locking, open, output::Output};
 
 /// Look at and change what an archive allows
 ///
@@ -49,9 +49,8 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Wait at most so long for another writer
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
-    wait: u64,
+    #[command(flatten)]
+    locking: Locking,
 
     /// The archive
     path: PathBuf,
@@ -98,19 +97,19 @@ pub fn run(args: &Args, output: &mut Output) -> Done {
         (Some(name), ..) => show(&snapshot, Some(known(name)?), args.json, output),
         (_, Some(pair), ..) => {
             let (key, value) = key_and_value(pair)?;
-            change(&snapshot, args.wait, output, |policy| policy.set(key.name, value))
+            change(&snapshot, &args.locking, output, |policy| policy.set(key.name, value))
         }
         (_, _, Some(pair), _) => {
             let (key, value) = key_and_value(pair)?;
             if !key.is_list() {
                 return Err(exit::usage(format!("{} has one value: use --set", key.name)));
             }
-            change(&snapshot, args.wait, output, |policy| policy.add(key.name, value))
+            change(&snapshot, &args.locking, output, |policy| policy.add(key.name, value))
         }
         (.., Some(name)) => {
             let key = known(name)?;
             let mut was_set = false;
-            change(&snapshot, args.wait, output, |policy| {
+            change(&snapshot, &args.locking, output, |policy| {
                 was_set = policy.unset(key.name)?;
                 Ok(())
             })?;
@@ -148,13 +147,14 @@ fn show(snapshot: &Snapshot, key: Option<&Key>, json: bool, output: &mut Output)
 
 fn change(
     snapshot: &Snapshot,
-    wait: u64,
+    locking: &Locking,
     output: &Output,
     change: impl FnOnce(&mut policy::Policy) -> Result<(), PolicyError>,
 ) -> Done {
     let mut on_wait = |text: &str| output.note(text);
     let lock = WritePolicy {
-        timeout: Duration::from_secs(wait),
+        timeout: locking.timeout()?,
+        lock: locking.mode()?,
         on_wait: Some(&mut on_wait),
         ..WritePolicy::default()
     };

@@ -93,7 +93,7 @@ fn library(error: &Error) -> Exit {
         | Error::NotAnArchive { .. }
         | Error::UnsupportedVersion { .. }
         | Error::UnsupportedObjectFormat { .. } => Exit::NoArchive,
-        Error::Locked { .. } | Error::Replaced { .. } | Error::Rewritten { .. } => Exit::Busy,
+        Error::Locked { .. } | Error::Replaced { .. } | Error::Rewritten { .. } | Error::Stale { .. } => Exit::Busy,
         Error::Damaged { .. }
         | Error::Truncated { .. }
         | Error::MissingObject { .. }

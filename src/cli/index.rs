@@ -14,7 +14,7 @@ use znippy::{
     pack::PackStore,
 };
 
-use super::{Done, exit, exit::Exit, open, output::Output};
+use super::{Done, exit, exit::Exit, locking, open, output::Output};
 
 /// How often `--wait` looks whether another run has finished.
 const WAIT_PAUSE: Duration = Duration::from_millis(100);
@@ -111,13 +111,17 @@ fn one(args: &Args, path: &Path, output: &mut Output) -> Done {
         return Ok(Exit::Done);
     }
     let bar = progress_bar(output);
+    let mut policy = WritePolicy {
+        lock: locking::configured_mode()?,
+        ..WritePolicy::default()
+    };
     let caught_up = loop {
         let mut on_progress = |packs: (u64, u64), objects: (u64, u64)| {
             bar.set_length(objects.1);
             bar.set_position(objects.0);
             bar.set_message(format!("pack {} of {}", packs.0 + 1, packs.1));
         };
-        match archive::catch_up(&file, args.rebuild, &mut WritePolicy::default(), &mut on_progress)? {
+        match archive::catch_up(&file, args.rebuild, &mut policy, &mut on_progress)? {
             Some(caught_up) => break caught_up,
             None if args.wait => std::thread::sleep(WAIT_PAUSE),
             None => {

@@ -10,6 +10,7 @@ mod git;
 mod index;
 mod info;
 mod init;
+mod locking;
 mod man;
 mod open;
 mod output;
@@ -17,6 +18,7 @@ mod receive_pack;
 mod refs;
 mod shell;
 mod trust;
+mod unlock;
 mod upload_archive;
 mod upload_pack;
 mod version;
@@ -89,6 +91,7 @@ enum Command {
     UploadArchive(upload_archive::Args),
     Shell(shell::Args),
     UploadPack(upload_pack::Args),
+    Unlock(unlock::Args),
     Man(man::Args),
     Version(version::Args),
 }
@@ -110,6 +113,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::ReceivePack(args) => receive_pack::run(&args, &mut output),
         Command::UploadArchive(args) => upload_archive::run(&args, &mut output),
         Command::Shell(args) => shell::run(&args, &mut output),
+        Command::Unlock(args) => unlock::run(&args, &mut output),
         Command::Man(args) => man::run(&args, &mut output),
         Command::Version(args) => version::run(&args, &mut output),
     };

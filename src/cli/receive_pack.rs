@@ -17,7 +17,7 @@ use znippy::{
     },
 };
 
-use super::{Done, exit::Exit, open, output::Output};
+use super::{Done, exit::Exit, locking, open, output::Output};
 
 /// Take a push into an archive: what git runs on the other side
 ///
@@ -49,7 +49,10 @@ pub fn run(args: &Args, output: &mut Output) -> Done {
         version: Version::from_git_protocol(protocol.as_encoded_bytes()),
         actor: actor(),
         spool: &spool,
-        policy: WritePolicy::default(),
+        policy: WritePolicy {
+            lock: locking::configured_mode()?,
+            ..WritePolicy::default()
+        },
     };
     let mut input = BufReader::with_capacity(1 << 16, io::stdin().lock());
     match receive::serve(&snapshot, &mut input, output.raw(), options) {

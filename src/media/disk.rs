@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{LockByte, Medium};
+use super::{LockByte, LockReach, Medium};
 
 /// What kind of thing a path or an open file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +52,10 @@ pub trait DiskFile: Medium {
     /// were only in memory, or from the disk after a crash.
     fn residence(&self) -> Option<String> {
         None
+    }
+    /// Returns how far a lock on the file reaches.
+    fn lock_reach(&self) -> io::Result<LockReach> {
+        Ok(LockReach::Machine)
     }
     /// Returns when bytes, length and mode survive a power loss.
     fn sync_all(&self) -> io::Result<()>;

@@ -14,7 +14,7 @@ use std::{
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
 use super::{
-    Disk, DiskFile, FileKind, FileMedium, LockByte, Stat, Temporary, attributes, mounts, residence,
+    Disk, DiskFile, FileKind, FileMedium, LockByte, LockReach, Stat, Temporary, attributes, mounts, reach, residence,
     sys::{self, OfdLock},
 };
 
@@ -57,6 +57,9 @@ impl DiskFile for FileMedium {
     }
     fn residence(&self) -> Option<String> {
         residence::of(self.file())
+    }
+    fn lock_reach(&self) -> io::Result<LockReach> {
+        reach::of(self.file())
     }
     fn sync_all(&self) -> io::Result<()> {
         self.file().sync_all()

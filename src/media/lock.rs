@@ -30,6 +30,31 @@ impl LockByte {
     }
 }
 
+/// How writers keep others away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LockMode {
+    /// By a lock of the operating system, on disks where that is known to reach all machines.
+    #[default]
+    Os,
+    /// By the same, wherever it may reach: no other machine writes to the archive.
+    Local,
+    /// By a lock file beside the archive.
+    File,
+}
+
+impl std::str::FromStr for LockMode {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<LockMode, String> {
+        match name {
+            "os" => Ok(LockMode::Os),
+            "local" => Ok(LockMode::Local),
+            "file" => Ok(LockMode::File),
+            _ => Err(format!("'{name}' is no way to lock (there are os, local and file)")),
+        }
+    }
+}
+
 /// A lock that is held until this is dropped or the process dies.
 pub struct LockGuard<'a> {
     file: &'a dyn DiskFile,
@@ -55,23 +80,38 @@ pub fn lock_with_timeout<'a>(
     file: &'a dyn DiskFile,
     byte: LockByte,
     timeout: Duration,
-    mut on_wait: impl FnMut(Duration, u64),
+    on_wait: impl FnMut(Duration, u64),
 ) -> io::Result<LockGuard<'a>> {
+    wait_for(
+        || file.len(),
+        timeout,
+        || Ok(file.try_lock(byte)?.then_some(LockGuard { file, byte })),
+        on_wait,
+    )
+}
+
+/// As [`lock_with_timeout`], for any lock that `try_lock` takes or, with `None`, finds held, and a file of length `len`.
+pub fn wait_for<T>(
+    len: impl Fn() -> io::Result<u64>,
+    timeout: Duration,
+    mut try_lock: impl FnMut() -> io::Result<Option<T>>,
+    mut on_wait: impl FnMut(Duration, u64),
+) -> io::Result<T> {
     let started = Instant::now();
     let (mut progress_at, mut told_at) = (started, started);
-    let mut len = None;
+    let mut len_before = None;
     let mut told_len = 0;
     let mut pause = Duration::from_millis(1);
     loop {
-        match file.try_lock(byte) {
-            Ok(true) => return Ok(LockGuard { file, byte }),
-            Ok(false) => {}
+        match try_lock() {
+            Ok(Some(lock)) => return Ok(lock),
+            Ok(None) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(error),
         }
         let now = Instant::now();
-        let len_now = file.len()?;
-        if len.replace(len_now).is_some_and(|before| before != len_now) {
+        let len_now = len()?;
+        if len_before.replace(len_now).is_some_and(|before| before != len_now) {
             progress_at = now;
         }
         if now - progress_at >= timeout {

@@ -8,9 +8,11 @@ mod disk;
 mod file;
 mod local;
 mod lock;
+mod lock_file;
 mod mem;
 mod mounts;
 mod prefetch;
+mod reach;
 mod residence;
 mod sys;
 mod uring;
@@ -20,9 +22,11 @@ use std::io::{self, IoSlice};
 pub use disk::{Disk, DiskFile, FileKind, Stat, Temporary};
 pub use file::FileMedium;
 pub use local::LocalDisk;
-pub use lock::{LockByte, LockGuard, lock_with_timeout};
+pub use lock::{LockByte, LockGuard, LockMode, lock_with_timeout, wait_for};
+pub use lock_file::{Attempt, Holder, LockFile, lock_path, read as read_lock_file};
 pub use mem::MemMedium;
 pub use prefetch::Prefetched;
+pub use reach::LockReach;
 pub use uring::{Ring, RingError};
 
 /// A growing byte array. Offsets and lengths are bytes from its start.

@@ -14,4 +14,5 @@ mod output;
 mod parity;
 mod races;
 mod refs;
+mod unlock;
 mod update;

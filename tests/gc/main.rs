@@ -3,7 +3,9 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod disk;
 mod expiry;
+mod locks;
 mod meanwhile;
 mod packs;
 mod place;

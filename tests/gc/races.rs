@@ -46,6 +46,16 @@ fn r16_a_thousand_rounds_of_pushes_deletions_merges_and_rewrites() {
             })
             .collect();
         let done_ref = &done;
+        // What is read meanwhile is one state or the other, never a mix.
+        let reader = scope.spawn(move || {
+            let mut generations = std::collections::BTreeSet::new();
+            while !done_ref.load(Ordering::Relaxed) {
+                let snapshot = Snapshot::open(path).unwrap();
+                generations.insert(snapshot.generation());
+                values(&snapshot);
+            }
+            generations
+        });
         let count = &rewrites;
         let collector = scope.spawn(move || {
             while !done_ref.load(Ordering::Relaxed) {
@@ -72,10 +82,24 @@ fn r16_a_thousand_rounds_of_pushes_deletions_merges_and_rewrites() {
         }
         done.store(true, Ordering::Relaxed);
         collector.join().unwrap();
+        assert!(reader.join().unwrap().len() > 1, "the reader saw several generations");
         acknowledged
     });
-    let snapshot = Snapshot::open(path).unwrap();
-    let reader = ObjectReader::new(&snapshot);
+    let found = values(&Snapshot::open(path).unwrap());
+    assert!(
+        found == acknowledged,
+        "{} references, {} acknowledged",
+        found.len(),
+        acknowledged.len()
+    );
+    let last = archive::gc(path, GcOptions::default(), &mut WritePolicy::default()).unwrap();
+    assert_eq!(last.packs_after, 1);
+    assert!(Snapshot::open(path).unwrap().is_closed());
+}
+
+/// Returns the references of a snapshot, all of whose objects it must have.
+fn values(snapshot: &Snapshot) -> BTreeMap<String, gix_hash::ObjectId> {
+    let reader = ObjectReader::new(snapshot);
     let mut found = BTreeMap::new();
     for reference in snapshot.refs().unwrap() {
         if let znippy::refs::Target::Object { oid, .. } = reference.target {
@@ -86,15 +110,7 @@ fn r16_a_thousand_rounds_of_pushes_deletions_merges_and_rewrites() {
             found.insert(reference.name.to_string(), oid);
         }
     }
-    assert!(
-        found == acknowledged,
-        "{} references, {} acknowledged",
-        found.len(),
-        acknowledged.len()
-    );
-    let last = archive::gc(path, GcOptions::default(), &mut WritePolicy::default()).unwrap();
-    assert_eq!(last.packs_after, 1);
-    assert!(Snapshot::open(path).unwrap().is_closed());
+    found
 }
 
 /// Pushes a tree with its blob, which others push and delete too, or deletes something.

@@ -222,7 +222,7 @@ fn once(path: &Path, options: &mut GcOptions<'_>, policy: &mut WritePolicy<'_>) 
         marks: kept.marks.clone(),
         earlier: history.record.earlier.clone(),
     };
-    let temporary = Temporary::create(disk, path)?;
+    let temporary = Temporary::create(disk, path, policy.lock)?;
     let row = Row {
         actor: options.actor.clone(),
         ..Row::new(0, options.now_us, RowKind::Gc)

@@ -12,7 +12,7 @@ use std::{
 use crate::{
     error::{Error, Result},
     format::slot::{SLOT_LEN, SLOT_OFFSETS, TOMBSTONE, TOMBSTONE_AT},
-    media::{Disk, DiskFile, LockByte, Medium},
+    media::{Attempt, Disk, DiskFile, LockByte, LockFile, LockMode, Medium},
 };
 
 /// How often a temporary file is tried to be created while others create and remove theirs.
@@ -24,6 +24,8 @@ pub struct Temporary<'a> {
     path: PathBuf,
     pub file: Arc<dyn DiskFile>,
     is_ours: bool,
+    /// Given back after the file is gone.
+    _lock_file: Option<LockFile<'a>>,
 }
 
 /// Returns the path of the temporary file of an archive.
@@ -41,8 +43,15 @@ impl<'a> Temporary<'a> {
     /// # Errors
     /// [`Error::Locked`] where another rewrite is at work; fails also where the new file could not have the rights that the old
     /// one has.
-    pub fn create(disk: &'a dyn Disk, archive: &Path) -> Result<Temporary<'a>> {
+    pub fn create(disk: &'a dyn Disk, archive: &Path, mode: LockMode) -> Result<Temporary<'a>> {
         let path = temporary_path(archive);
+        let lock_file = match mode {
+            LockMode::File => match LockFile::try_create(disk, &path).map_err(Error::io(&path, "lock"))? {
+                Attempt::Locked(lock) => Some(lock),
+                Attempt::Held(_) => return Err(busy(archive)),
+            },
+            LockMode::Os | LockMode::Local => None,
+        };
         for _ in 0..ATTEMPTS {
             let file = match disk.create_new(&path) {
                 Ok(file) => file,
@@ -61,6 +70,7 @@ impl<'a> Temporary<'a> {
                 path,
                 file,
                 is_ours: true,
+                _lock_file: lock_file,
             };
             disk.copy_attributes(archive, &temporary.path).map_err(Error::io(
                 archive,

@@ -3,16 +3,13 @@
 mod age;
 mod stop;
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::path::{Path, PathBuf};
 
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use znippy::archive::{self, Expire, GcOptions, GcProgress, GcReport, WritePolicy};
 
-use super::{Done, exit, exit::Exit, git, open, output::Output};
+use super::{Done, exit, exit::Exit, git, locking::Locking, open, output::Output};
 
 /// Rewrite archives without what is dead: smaller, one pack, quick to clone
 ///
@@ -46,9 +43,8 @@ pub struct Args {
     #[arg(long)]
     break_links: bool,
 
-    /// How long to wait for another process that is writing to the archive
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
-    wait: u64,
+    #[command(flatten)]
+    locking: Locking,
 
     /// One JSON object a line for each archive
     #[arg(long)]
@@ -105,7 +101,8 @@ fn one(args: &Args, path: &Path, output: &mut Output) -> Done {
         ..GcOptions::default()
     };
     let mut policy = WritePolicy {
-        timeout: Duration::from_secs(args.wait),
+        timeout: args.locking.timeout()?,
+        lock: args.locking.mode()?,
         on_wait: Some(&mut on_wait),
         ..WritePolicy::default()
     };

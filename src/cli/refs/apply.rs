@@ -1,6 +1,6 @@
 //! One transaction: its commit, and what is said about it.
 
-use std::{path::Path, time::Duration};
+use std::path::Path;
 
 use bstr::BString;
 use znippy::{
@@ -22,7 +22,8 @@ pub fn commit(
     let mut on_wait = |text: &str| output.note(text);
     let lock = WritePolicy {
         durability: writing.durability()?,
-        timeout: Duration::from_secs(writing.wait_seconds),
+        timeout: writing.locking.timeout()?,
+        lock: writing.locking.mode()?,
         on_wait: Some(&mut on_wait),
         ..WritePolicy::default()
     };

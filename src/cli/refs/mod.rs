@@ -17,7 +17,7 @@ mod update;
 use clap::Subcommand;
 use znippy::archive::Durability;
 
-use super::{Done, exit, git, output::Output};
+use super::{Done, exit, git, locking::Locking, output::Output};
 
 /// Look at and change the references of an archive
 ///
@@ -53,9 +53,8 @@ pub fn run(args: &Args, output: &mut Output) -> Done {
 /// How to write, for the verbs that do.
 #[derive(clap::Args)]
 struct Writing {
-    /// How long to wait for another process that is writing to the archive
-    #[arg(long = "wait", value_name = "SECONDS", default_value_t = 60)]
-    wait_seconds: u64,
+    #[command(flatten)]
+    locking: Locking,
 
     /// When a change counts as done: fast, safe, uring or batch
     ///
