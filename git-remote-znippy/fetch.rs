@@ -145,10 +145,12 @@ impl Fetch<'_> {
         if haves.is_empty() && may_copy {
             let wanted: HashSet<&ObjectId> = wants.iter().collect();
             if shown.iter().all(|value| wanted.contains(value)) {
-                return Ok(match self.snapshot.packs() {
-                    1 => Plan::Verbatim,
-                    _ => Plan::Objects(Selection::all(self.snapshot)?),
-                });
+                match (self.snapshot.packs(), self.snapshot.lost()?) {
+                    (1, []) => return Ok(Plan::Verbatim),
+                    (_, []) => return Ok(Plan::Objects(Selection::all(self.snapshot)?)),
+                    // What is wanted may be outside of the damage.
+                    _ => {}
+                }
             }
         }
         let mut progress = Progress::new(self.options.voice, "Counting objects", false);

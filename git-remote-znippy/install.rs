@@ -112,7 +112,7 @@ impl Staged {
         let mut progress = Progress::new(voice, "Checking objects", false);
         let mut on_progress = |done, total| progress.update(done, total);
         let options = ResolveOptions {
-            is_there: Some(&|_| Ok(false)),
+            is_there: Some(&|_, _| Ok(false)),
             progress: Some(&mut on_progress),
             ..ResolveOptions::default()
         };

@@ -41,10 +41,10 @@ pub enum Error {
         client: gix_hash::Kind,
     },
     /// Bytes of the archive are not what was written.
-    #[error("{path}: damaged: {what} (restore the file from a copy)", path = .path.display())]
+    #[error("{path}: damaged: {what} (`znippy verify` tells what that affects; restore the file from a copy)", path = .path.display())]
     Damaged { path: PathBuf, what: String },
     /// The file ends before what its slot confirms.
-    #[error("{path}: truncated: {size} bytes, but {confirmed} were confirmed as written (restore the file from a copy)", path = .path.display())]
+    #[error("{path}: truncated: {size} bytes, but {confirmed} were confirmed as written (`znippy verify` tells what is left; restore the file from a copy)", path = .path.display())]
     Truncated { path: PathBuf, size: u64, confirmed: u64 },
     /// Another process holds the writer lock for longer than the caller would wait.
     #[error("{path}: another process is writing to the archive{holder}; gave up after {waited_s} s", path = .path.display())]

@@ -24,6 +24,7 @@
 //! | module | what it knows |
 //! |---|---|
 //! | [`wire`] | git's protocol, as a server speaks it over any two streams |
+//! | [`verify`] | what is damaged in an archive, and what that costs |
 //! | [`archive`] | paths, locks, the order of a commit, snapshots |
 //! | [`policy`] | what an archive allows: its settings and what they mean |
 //! | [`refs`] | values and edits of references, and git's rules for them |
@@ -48,5 +49,6 @@ pub mod pack;
 pub mod policy;
 pub mod refs;
 pub mod trust;
+pub mod verify;
 pub mod wire;
 pub use error::{Error, Result};

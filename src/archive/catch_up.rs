@@ -90,7 +90,7 @@ pub fn catch_up(
     let finder = Finder::new(&snapshot);
     for (done, rank) in todo.into_iter().enumerate() {
         let table = snapshot.entries(rank)?;
-        let is_there = |id: &gix_hash::oid| Ok(finder.find(id)?.is_some());
+        let is_there = |id: &gix_hash::oid, _| Ok(finder.find(id)?.is_some());
         let mut commits = Commits::default();
         let mut on_commit = |commit: crate::pack::resolve::ResolvedCommit<'_>| commits.add(commit);
         let mut on_objects = |objects, of| on_progress((done as u64, total), (objects, of));

@@ -41,8 +41,10 @@ pub use durability::Durability;
 pub use gc::{Expire, GcOptions, GcReport, OnProgress as OnGcProgress, Progress as GcProgress, gc, temporary_path};
 pub use locking::{Unlocked, unlock};
 pub use new_pack::{CheckedPack, PackData};
+pub(crate) use open::Opened;
 pub use open::Snapshot;
 pub use parents::Theirs;
+pub(crate) use prove::Commits;
 pub use prove::{Proven, prove};
 
 use crate::{

@@ -64,50 +64,10 @@ impl Snapshot {
 
     /// As [`Snapshot::open`], on any disk.
     pub fn open_on(disk: &dyn Disk, path: &Path) -> Result<Snapshot> {
-        let mut attempt = 1;
-        loop {
-            match Snapshot::try_open(disk, path) {
-                // R26: another machine put a new file in its place between two reads.
-                Err(Error::Stale { .. }) if attempt < MAX_REOPENS => attempt += 1,
-                done => return done,
-            }
-        }
-    }
-
-    fn try_open(disk: &dyn Disk, path: &Path) -> Result<Snapshot> {
-        for attempt in 1..=MAX_REOPENS {
-            let (file, stat) = open_file(disk, path, false)?;
-            let mut len = stat.len;
-            let head = read_head(file.as_ref(), path, len)?;
-            if head.superseded_by.is_some() && !is_same_file(disk, &stat, path) {
-                continue;
-            }
-            if head.newest_slot().is_some_and(|slot| slot.append > len) {
-                // Another commit was finished meanwhile.
-                len = file.len().map_err(Error::io(path, "stat"))?;
-            }
-            let look = |scrutiny: Option<Scrutiny<'_>>| {
-                recover(file.as_ref(), &head, len, scrutiny).map_err(|error| describe_loss(path, &head, len, error))
-            };
-            let beyond = head.newest_slot().is_none_or(|slot| slot.append != len);
-            // Commits that count in this residence are whole whatever else is going on.
-            let residence = if beyond { file.residence() } else { None };
-            let resident = residence.as_deref();
-            let recovered = look(resident.map(Scrutiny::OnlyResident))?;
-            // While somebody writes, the rest of what lies beyond the slot is unfinished by definition. A disk that cannot be
-            // asked is judged by the bytes.
-            let is_written = || file.is_locked(LockByte::Writer).unwrap_or(false);
-            if recovered.state.append == len || attempt == MAX_REOPENS || is_written() {
-                return Ok(Snapshot::new(path, file, recovered, len));
-            }
-            let recovered = look(Some(resident.map_or(Scrutiny::EveryByte, Scrutiny::Resident)))?;
-            // A writer that came while the tail was judged may have cut it off or finished it.
-            if recovered.tail != Tail::Clean && (is_written() || read_head(file.as_ref(), path, len)? != head) {
-                continue;
-            }
-            return Ok(Snapshot::new(path, file, recovered, len));
-        }
-        Err(Error::Replaced { path: path.into() })
+        let Opened {
+            file, len, recovered, ..
+        } = Opened::open(disk, path)?;
+        Ok(Snapshot::new(path, file, recovered, len))
     }
 
     /// Makes the snapshot of a state that was found in `medium`.
@@ -118,7 +78,7 @@ impl Snapshot {
         if state.footer.totals.damaged > 0 {
             let damaged = state.footer.totals.damaged;
             warnings.push(format!(
-                "{damaged} objects in the archive are damaged; `znippy index --rebuild` names them"
+                "{damaged} objects in the archive are damaged; `znippy verify --full` names them"
             ));
         }
         let (refs, packs) = (OnceLock::new(), OnceLock::new());
@@ -334,6 +294,79 @@ impl Snapshot {
 
     pub(crate) fn state(&self) -> &State {
         &self.inner.state
+    }
+}
+
+/// A file that was opened for reading, and what it says of itself.
+pub(crate) struct Opened {
+    pub file: Arc<dyn DiskFile>,
+    pub len: u64,
+    pub head: Head,
+    pub recovered: Recovered,
+    /// Whether what lies behind the confirmed state was looked at; not so while somebody writes there.
+    pub judged: bool,
+}
+
+impl Opened {
+    /// Opens the archive at `path` and finds its newest state.
+    pub fn open(disk: &dyn Disk, path: &Path) -> Result<Opened> {
+        let mut attempt = 1;
+        loop {
+            match Opened::try_open(disk, path) {
+                // R26: another machine put a new file in its place between two reads.
+                Err(Error::Stale { .. }) if attempt < MAX_REOPENS => attempt += 1,
+                done => return done,
+            }
+        }
+    }
+
+    fn try_open(disk: &dyn Disk, path: &Path) -> Result<Opened> {
+        for attempt in 1..=MAX_REOPENS {
+            let (file, stat) = open_file(disk, path, false)?;
+            let mut len = stat.len;
+            let head = read_head(file.as_ref(), path, len)?;
+            if head.superseded_by.is_some() && !is_same_file(disk, &stat, path) {
+                continue;
+            }
+            if head.newest_slot().is_some_and(|slot| slot.append > len) {
+                // Another commit was finished meanwhile.
+                len = file.len().map_err(Error::io(path, "stat"))?;
+            }
+            let look = |scrutiny: Option<Scrutiny<'_>>| {
+                recover(file.as_ref(), &head, len, scrutiny).map_err(|error| describe_loss(path, &head, len, error))
+            };
+            let beyond = head.newest_slot().is_none_or(|slot| slot.append != len);
+            // Commits that count in this residence are whole whatever else is going on.
+            let residence = if beyond { file.residence() } else { None };
+            let resident = residence.as_deref();
+            let recovered = look(resident.map(Scrutiny::OnlyResident))?;
+            // While somebody writes, the rest of what lies beyond the slot is unfinished by definition. A disk that cannot be
+            // asked is judged by the bytes.
+            let is_written = || file.is_locked(LockByte::Writer).unwrap_or(false);
+            if recovered.state.append == len || attempt == MAX_REOPENS || is_written() {
+                let judged = recovered.state.append == len;
+                return Ok(Opened {
+                    file,
+                    len,
+                    head,
+                    recovered,
+                    judged,
+                });
+            }
+            let recovered = look(Some(resident.map_or(Scrutiny::EveryByte, Scrutiny::Resident)))?;
+            // A writer that came while the tail was judged may have cut it off or finished it.
+            if recovered.tail != Tail::Clean && (is_written() || read_head(file.as_ref(), path, len)? != head) {
+                continue;
+            }
+            return Ok(Opened {
+                file,
+                len,
+                head,
+                recovered,
+                judged: true,
+            });
+        }
+        Err(Error::Replaced { path: path.into() })
     }
 }
 

@@ -21,6 +21,9 @@ use crate::{
 };
 
 /// All packs of a state, in rank order, and their object tables: small ones in memory, large ones behind an index.
+///
+/// A damaged batch or table costs what it held: the other packs are found as ever, but of no object can it be said any more
+/// that it is absent. Packs of batches that cannot be read have the last ranks, and nothing can be read of them.
 pub struct Packs {
     spans: Vec<PackSpan>,
     /// Which batch holds each pack.
@@ -28,6 +31,8 @@ pub struct Packs {
     /// Entries of all small packs, sorted by id and then rank.
     small: SmallEntries,
     large: Vec<LargePack>,
+    /// Why some objects cannot be found, though they may be there.
+    lost: Vec<String>,
     tables: Mutex<HashMap<PackRank, Arc<EntryTable>>>,
 }
 
@@ -53,6 +58,7 @@ impl Packs {
             batches: vec![],
             small: SmallEntries::default(),
             large: vec![],
+            lost: vec![],
             tables: Mutex::default(),
         };
         let mut found = vec![];
@@ -62,15 +68,28 @@ impl Packs {
             state.footer.blocks.iter().map(|block| Batch::first_read(*block)),
         );
         for block in &state.footer.blocks {
-            let batch = Arc::new(Batch::load(medium, *block, kind)?);
-            let medium = &Prefetched::read(medium, batch.places());
-            for span in batch.packs(medium)? {
-                let index = load_index(medium, &batch, span.row, kind)?;
-                found.push((span, Arc::clone(&batch), index));
+            let loaded = Batch::load(medium, *block, kind).and_then(|batch| {
+                let medium = &Prefetched::read(medium, batch.places());
+                let load = |span: PackSpan| match load_index(medium, &batch, span.row, kind) {
+                    // Without its index, a table is read whole.
+                    Err(ReadError::Damaged(_)) => Ok((span, None)),
+                    loaded => loaded.map(|index| (span, index)),
+                };
+                let loaded = batch.packs(medium)?.into_iter().map(load);
+                Ok((loaded.collect::<Result<Vec<_>, _>>()?, batch))
+            });
+            match loaded {
+                Ok((spans, batch)) => {
+                    let batch = Arc::new(batch);
+                    let of_batch = |(span, index)| (span, Arc::clone(&batch), index);
+                    found.extend(spans.into_iter().map(of_batch));
+                }
+                Err(ReadError::Damaged(why)) => packs.lost.push(why),
+                Err(error) => return Err(error),
             }
         }
         let counted = state.footer.totals.packs;
-        if found.len() as u64 != counted {
+        if found.len() as u64 > counted || packs.lost.is_empty() && found.len() as u64 != counted {
             let what = format!("{} packs were found, the footer counts {counted}", found.len());
             return Err(what.into());
         }
@@ -88,31 +107,51 @@ impl Packs {
             }
             let tables = match decoded.entry(batch.block.offset) {
                 Entry::Occupied(tables) => tables.into_mut(),
-                Entry::Vacant(vacant) => vacant.insert(batch.entries(medium)?),
+                Entry::Vacant(vacant) => match batch.entries(medium) {
+                    Ok(tables) => vacant.insert(tables),
+                    Err(ReadError::Damaged(why)) => {
+                        packs.lost.push(why);
+                        vacant.insert(vec![])
+                    }
+                    Err(error) => return Err(error),
+                },
             };
-            small.push((rank, Arc::new(std::mem::take(&mut tables[span.row]))));
+            if let Some(table) = tables.get_mut(span.row) {
+                small.push((rank, Arc::new(std::mem::take(table))));
+            }
         }
         packs.small = merge(&small, kind);
         packs.tables = Mutex::new(small.into_iter().collect());
         Ok(packs)
     }
 
+    /// Returns the lowest-ranked entry of an object that can be found.
     fn find(&self, medium: &dyn Medium, id: &oid) -> Result<Option<Location>, ReadError> {
         let mut best = self.small.find(id);
+        let mut damage = self.lost.first().cloned();
         for large in &self.large {
             if best.is_some_and(|best| best.pack < large.rank) {
                 break;
             }
-            if let Some(found) = large.index.find(medium, &large.columns, id)? {
-                best = Some(Location {
-                    pack: large.rank,
-                    offset: found.offset,
-                    crc32: found.crc32,
-                });
-                break;
+            match large.index.find(medium, &large.columns, id) {
+                Ok(None) => {}
+                Ok(Some(found)) => {
+                    best = Some(Location {
+                        pack: large.rank,
+                        offset: found.offset,
+                        crc32: found.crc32,
+                    });
+                    break;
+                }
+                Err(ReadError::Damaged(why)) => drop(damage.get_or_insert(why)),
+                Err(error) => return Err(error),
             }
         }
-        Ok(best)
+        match (best, damage) {
+            (Some(best), _) => Ok(Some(best)),
+            (None, None) => Ok(None),
+            (None, Some(why)) => Err(format!("object {id} cannot be looked up: {why}").into()),
+        }
     }
 }
 
@@ -210,6 +249,17 @@ impl Snapshot {
             .collect())
     }
 
+    /// Returns why some objects cannot be found though they may be there: damaged tables. Empty where all tables are readable.
+    pub fn lost(&self) -> Result<&[String]> {
+        Ok(&self.packs_or_load()?.lost)
+    }
+
+    /// Returns where the packs lie, as far as that is known, in the order of their ranks.
+    pub(crate) fn pack_spans(&self) -> Vec<(PackRank, PackSpan)> {
+        let spans = self.packs_or_load().map_or(&[][..], |packs| &packs.spans);
+        (0..).zip(spans.iter().copied()).collect()
+    }
+
     /// Returns the pack's place. Ranks come from this snapshot, so they are in range.
     fn span(&self, pack: PackRank) -> Option<PackSpan> {
         self.packs_or_load().ok()?.spans.get(pack as usize).copied()
@@ -275,10 +325,11 @@ impl PackStore for Snapshot {
             return Ok(Arc::clone(table));
         }
         let Some((span, batch)) = packs.spans.get(pack as usize).zip(packs.batches.get(pack as usize)) else {
-            return Err(Error::Invalid(format!(
-                "{}: there is no pack {pack}",
-                self.path().display()
-            )));
+            let what = packs.lost.first().cloned();
+            return Err(Error::Damaged {
+                path: self.path().into(),
+                what: what.unwrap_or_else(|| format!("there is no pack {pack}")),
+            });
         };
         let read = batch
             .entries(self.medium())

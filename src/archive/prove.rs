@@ -53,7 +53,7 @@ pub fn prove(
     let closed = archive.is_none_or(Snapshot::is_closed);
     let known = Mutex::new((None, theirs));
     let finder = archive.map(|archive| Finder::new(archive));
-    let is_there = |id: &oid| -> Result<bool> {
+    let is_there = |id: &oid, _| -> Result<bool> {
         let Some(archive) = archive else { return Ok(false) };
         let mut known = known.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if closed {
@@ -118,10 +118,16 @@ impl Commits {
         self.0.push(commit);
     }
 
-    /// Returns the commits sorted by id, with their generations. Parents outside of the pack are looked up in `archive`.
-    pub fn finish(self, archive: Option<&Snapshot>) -> Result<Vec<CommitRow>> {
+    /// Returns the commits sorted by id, without generations.
+    pub fn sorted(self) -> Vec<CommitRow> {
         let Commits(mut commits) = self;
         commits.sort_unstable_by_key(|commit| commit.oid);
+        commits
+    }
+
+    /// Returns the commits sorted by id, with their generations. Parents outside of the pack are looked up in `archive`.
+    pub fn finish(self, archive: Option<&Snapshot>) -> Result<Vec<CommitRow>> {
+        let mut commits = self.sorted();
         number(&mut commits, archive)?;
         Ok(commits)
     }

@@ -7,14 +7,13 @@ use std::{
 };
 
 use anyhow::Context as _;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use znippy::{
     archive::{self, CaughtUp, Snapshot, WritePolicy},
     pack::PackStore,
 };
 
-use super::{Done, exit, exit::Exit, locking, open, output::Output};
+use super::{Done, exit, exit::Exit, locking, open, output::Output, progress::Bar};
 
 /// How often `--wait` looks whether another run has finished.
 const WAIT_PAUSE: Duration = Duration::from_millis(100);
@@ -110,16 +109,15 @@ fn one(args: &Args, path: &Path, output: &mut Output) -> Done {
         tell(args, &file, 0, &CaughtUp::default(), &snapshot, output)?;
         return Ok(Exit::Done);
     }
-    let bar = progress_bar(output);
+    let bar = Bar::new(output);
     let mut policy = WritePolicy {
         lock: locking::configured_mode()?,
         ..WritePolicy::default()
     };
     let caught_up = loop {
         let mut on_progress = |packs: (u64, u64), objects: (u64, u64)| {
-            bar.set_length(objects.1);
-            bar.set_position(objects.0);
-            bar.set_message(format!("pack {} of {}", packs.0 + 1, packs.1));
+            let message = format!("pack {} of {}", packs.0 + 1, packs.1);
+            bar.show(message, objects.0, objects.1, "objects");
         };
         match archive::catch_up(&file, args.rebuild, &mut policy, &mut on_progress)? {
             Some(caught_up) => break caught_up,
@@ -130,7 +128,7 @@ fn one(args: &Args, path: &Path, output: &mut Output) -> Done {
             }
         }
     };
-    bar.finish_and_clear();
+    bar.finish();
     let now = Snapshot::open(&file)?;
     let lag = archive::unproven(&now)?.len() as u64;
     tell(args, &file, lag, &caught_up, &now, output)?;
@@ -197,18 +195,6 @@ fn tell(
         (unsound, _) => format!("{unsound} of {packs} packs are damaged or lack objects"),
     };
     Ok(output.line(format!("{shown}: {state}"))?)
-}
-
-/// A bar on a terminal; nothing elsewhere or with --quiet.
-fn progress_bar(output: &Output) -> ProgressBar {
-    let target = if output.is_quiet() {
-        ProgressDrawTarget::hidden()
-    } else {
-        ProgressDrawTarget::stderr()
-    };
-    let style = ProgressStyle::with_template("{msg} {wide_bar} {human_pos}/{human_len} objects, {eta}")
-        .expect("the template is valid");
-    ProgressBar::with_draw_target(None, target).with_style(style)
 }
 
 /// Starts this command again without `--detach`, in a session of its own, with nothing of ours open.

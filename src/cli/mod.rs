@@ -14,6 +14,7 @@ mod locking;
 mod man;
 mod open;
 mod output;
+mod progress;
 mod receive_pack;
 mod refs;
 mod shell;
@@ -21,6 +22,7 @@ mod trust;
 mod unlock;
 mod upload_archive;
 mod upload_pack;
+mod verify;
 mod version;
 
 use std::{ffi::OsString, process::ExitCode};
@@ -58,13 +60,14 @@ Examples:
   git clone znippy::/mnt/nas/app              get the repository back
   znippy info /mnt/nas/*.znippy               one status for each archive
   znippy refs list /mnt/nas/app               list its references
+  znippy verify /mnt/nas/*.znippy             check them for damage
 
 Paths:
   PATH names an archive with or without its ending .znippy; a file of exactly that name wins.
 
 Exit codes:
   0    done
-  1    the answer is no: the reference is absent, the compare-and-swap was lost, nothing matched
+  1    the answer is no: the reference is absent, the compare-and-swap was lost, nothing matched, there are warnings
   2    wrong usage: unknown option, malformed command, object id or name
   3    no archive at the path: no such file or directory, other kind of file, unknown format version
   4    another process is writing to the archive or replaced it: try again
@@ -92,6 +95,7 @@ enum Command {
     Shell(shell::Args),
     UploadPack(upload_pack::Args),
     Unlock(unlock::Args),
+    Verify(verify::Args),
     Man(man::Args),
     Version(version::Args),
 }
@@ -114,6 +118,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::UploadArchive(args) => upload_archive::run(&args, &mut output),
         Command::Shell(args) => shell::run(&args, &mut output),
         Command::Unlock(args) => unlock::run(&args, &mut output),
+        Command::Verify(args) => verify::run(&args, &mut output),
         Command::Man(args) => man::run(&args, &mut output),
         Command::Version(args) => version::run(&args, &mut output),
     };

@@ -28,11 +28,16 @@ pub fn snapshot(path: &Path, output: &Output) -> anyhow::Result<Snapshot> {
 
 /// Opens the newest state of the archive that `path` names.
 pub fn quiet_snapshot(path: &Path) -> anyhow::Result<Snapshot> {
+    Ok(Snapshot::open(&existing(path)?)?)
+}
+
+/// Returns the file that `path` names, which is there.
+pub fn existing(path: &Path) -> anyhow::Result<PathBuf> {
     let located = find(path)?;
     if !located.exists {
         return Err(Error::NotFound { path: path.to_owned() }.into());
     }
-    Ok(Snapshot::open(&as_written(path, located))?)
+    Ok(as_written(path, located))
 }
 
 /// Returns the file that a creation at `path` makes.

@@ -228,8 +228,15 @@ impl Batch {
         }
         let txns = self.geometry.buffer(column::TXN, 1);
         let places = self.geometry.buffer(column::PACK_SIZE, 0).start..self.geometry.buffer(column::PACK, 3).end;
-        let body = match &self.columns {
-            Some(_) => self.read_sections(medium, &[Sections::UpToRefs, Sections::BehindObjects])?,
+        let checked = match &self.columns {
+            Some(_) => self
+                .read_sections(medium, &[Sections::UpToRefs, Sections::BehindObjects])
+                .ok(),
+            None => None,
+        };
+        let body = match checked {
+            Some(body) => body,
+            // Damage somewhere else in these sections costs no pack.
             None => self.read_ranges(medium, &[txns, places])?,
         };
         let bytes = |range: Range<u64>| &body[range.start as usize..range.end as usize];

@@ -37,6 +37,11 @@ const DIGEST_LEN: usize = 16;
 /// How many blocks to keep: 2 MiB of ids.
 const MAX_CACHED: usize = 64;
 
+/// Returns whether a derived structure is such an index.
+pub fn is_one(bytes: &[u8]) -> bool {
+    bytes.starts_with(MAGIC)
+}
+
 /// Returns the index over a row's objects.
 pub fn encode(table: &EntryTable) -> Vec<u8> {
     let count = table.len();

@@ -56,8 +56,12 @@ impl<'a> Finder<'a> {
         }
         let lookups = self.lookups.fetch_add(1, Ordering::Relaxed);
         if lookups >= FIRST_LOOKUPS && lookups >= self.worth()? {
-            let tables = Tables::load(self.store)?;
-            return Ok(self.tables.get_or_init(|| tables).find(id));
+            match Tables::load(self.store) {
+                Ok(tables) => return Ok(self.tables.get_or_init(|| tables).find(id)),
+                // One by one then, until it is worth another try.
+                Err(Error::Damaged { .. }) => self.lookups.store(0, Ordering::Relaxed),
+                Err(error) => return Err(error),
+            }
         }
         self.store.lookup(id)
     }
@@ -68,9 +72,22 @@ impl<'a> Finder<'a> {
         }
         let mut objects = 0;
         for pack in 0..self.store.packs() {
-            objects += u64::from(pack_objects(self.store, pack)?);
+            objects = match pack_objects(self.store, pack) {
+                Ok(count) => objects + u64::from(count),
+                // What cannot be read as a whole is asked one by one: damage elsewhere is then no hindrance.
+                Err(Error::Damaged { .. } | Error::InvalidPack { .. }) => u64::MAX,
+                Err(error) => return Err(error),
+            };
+            if objects == u64::MAX {
+                break;
+            }
         }
-        Ok(*self.worth.get_or_init(|| objects / OBJECTS_A_LOOKUP))
+        let worth = if objects == u64::MAX {
+            objects
+        } else {
+            objects / OBJECTS_A_LOOKUP
+        };
+        Ok(*self.worth.get_or_init(|| worth))
     }
 }
 

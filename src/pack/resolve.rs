@@ -29,8 +29,8 @@ const PARALLEL_FROM: u64 = 2 << 20;
 /// At most so many dangling links are told; one is enough to know.
 const DANGLING_TOLD: usize = 1000;
 
-/// Tells whether an object outside of the pack is there.
-pub type IsThere<'a> = dyn Fn(&oid) -> Result<bool> + Sync + 'a;
+/// Tells whether an object outside of the pack is there, which a link says is of some kind.
+pub type IsThere<'a> = dyn Fn(&oid, Kind) -> Result<bool> + Sync + 'a;
 
 /// Is given each commit of the pack.
 pub type OnCommit<'a> = dyn FnMut(ResolvedCommit<'_>) + Send + 'a;

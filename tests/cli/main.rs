@@ -16,3 +16,4 @@ mod races;
 mod refs;
 mod unlock;
 mod update;
+mod verify;

@@ -16,7 +16,7 @@ use znippy::{
 
 use crate::repo::Repo;
 
-fn nothing_else(_: &oid) -> Result<bool> {
+fn nothing_else(_: &oid, _: znippy::pack::Kind) -> Result<bool> {
     Ok(false)
 }
 
@@ -209,7 +209,7 @@ fn holes_are_found_from_every_link() {
             "{spec}"
         );
         // There elsewhere: no hole.
-        let elsewhere = |id: &oid| Ok(*id == *victim);
+        let elsewhere = |id: &oid, _| Ok(*id == *victim);
         let options = ResolveOptions {
             is_there: Some(&elsewhere),
             ..ResolveOptions::default()

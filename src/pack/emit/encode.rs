@@ -213,7 +213,8 @@ impl<'a, 's> Encoder<'a, 's> {
             Err(damage) => damage,
         };
         for pack in 0..store.packs() {
-            let table = store.entries(pack)?;
+            // A table that cannot be read has no copy to offer.
+            let Ok(table) = store.entries(pack) else { continue };
             let Some(row) = table.find(id) else { continue };
             let copy = Location {
                 pack,

@@ -107,7 +107,7 @@ impl Worker<'_, '_> {
             }
             return Ok(());
         }
-        if !is_there(to)? {
+        if !is_there(to, kind)? {
             let mut found = self.shared.found.lock().expect("no thread panicked with the lock");
             if found.dangling.len() < DANGLING_TOLD {
                 found.dangling.push(Dangling {

@@ -1,0 +1,226 @@
+//! `znippy verify`: what is damaged, and what that costs.
+
+use std::path::{Path, PathBuf};
+
+use indicatif::HumanBytes;
+use serde::Serialize;
+use znippy::verify::{self, Finding, Level, Options, Progress, Report, Severity};
+
+use super::{Done, exit, exit::Exit, open, output::Output, progress::Bar};
+
+/// Check archives for damage, and tell what it affects
+///
+/// Reads the whole archive and compares everything with its checksums: head, slots, tail, commits, tables, packs and entries. With --full every object is made and hashed too, its links are followed, and what was derived from the packs is compared with them. Nothing is written, no lock is taken; pushes go on meanwhile. A damage does not stop the check: what lies behind it is checked too, and so are the other archives.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  znippy verify /mnt/nas/*.znippy                after a backup
+  znippy verify --full --quiet /mnt/nas/app      once a month: nothing is printed where nothing is wrong
+  znippy verify --json app | jq '.findings[] | {what, oid, refs}'
+
+Levels, each of which does what those before it do:
+  --quick     head, slots, tail, all metadata, columns and footers, the history and names of references;
+              reads everything but the packs
+  (default)   and the hash of every pack and the CRC-32 of every entry
+  --full      and every object is hashed, every link followed, every derived table compared; dead bytes too
+
+Exit codes:
+  0    nothing is wrong
+  1    warnings only: nothing that counts is lost (an unconfirmed or unfinished tail, a slot that the next push writes
+       again, damage to dead bytes)
+  3    no archive at the path
+  5    damage: something that counts is not what was written, or is missing
+  128  the disk failed to read, or anything else
+  Over several archives the highest code wins.
+
+What to do:
+  Damage in an archive that is a backup: push again from the repository (objects that an archive knows to be damaged are
+  sent again), or restore the file from a copy. Damage to dead bytes says that the disk is not to be trusted.
+
+JSON keys, one object for each archive:
+  path, level (quick, standard, full), worst (null, warning, damage, unreadable), exit_code, uuid, generation, sequence,
+  commit_id (null where no state can be shown), checked (commits, rows, refs, packs, pack_bytes, entries, objects),
+  not_checked (a list of texts), findings (a list).
+  Each finding: severity (warning, damage, unreadable), code, what, offset and length (bytes of the file), txn, pack,
+  pack_offset, oid, refs (the first 100 names), refs_affected (how many). What does not apply is null. With --full refs are
+  those that reach the object; else those whose own object is in the damaged pack.
+  For an archive that cannot be opened: path, error, exit_code.")]
+pub struct Args {
+    /// Do not read the packs
+    #[arg(long, conflicts_with = "full")]
+    quick: bool,
+
+    /// Hash every object and follow every link
+    #[arg(long)]
+    full: bool,
+
+    /// One JSON object a line for each archive
+    #[arg(long)]
+    json: bool,
+
+    /// The archives
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+}
+
+/// The JSON record of an archive that was checked.
+#[derive(Serialize)]
+struct Record<'a> {
+    exit_code: u8,
+    #[serde(flatten)]
+    report: &'a Report,
+}
+
+/// The JSON record of an archive that could not be opened.
+#[derive(Serialize)]
+struct Failure<'a> {
+    path: &'a str,
+    error: String,
+    exit_code: u8,
+}
+
+/// Checks each archive in turn; what is wrong with one does not stop the others.
+pub fn run(args: &Args, output: &mut Output) -> Done {
+    let level = match (args.quick, args.full) {
+        (true, _) => Level::Quick,
+        (_, true) => Level::Full,
+        _ => Level::Standard,
+    };
+    let mut worst = Exit::Done;
+    for path in &args.paths {
+        let exit = match check(path, level, output) {
+            Ok(report) => {
+                let exit = exit_of(&report);
+                if args.json {
+                    let exit_code = exit as u8;
+                    output.json(&Record {
+                        exit_code,
+                        report: &report,
+                    })?;
+                } else {
+                    tell(&report, output)?;
+                }
+                exit
+            }
+            Err(error) => {
+                let exit = exit::code(&error);
+                if args.json {
+                    output.json(&Failure {
+                        path: &path.to_string_lossy(),
+                        error: format!("{error:#}"),
+                        exit_code: exit as u8,
+                    })?;
+                }
+                exit::report(&error, output);
+                exit
+            }
+        };
+        output.flush()?;
+        worst = worst.max(exit);
+    }
+    Ok(worst)
+}
+
+fn check(path: &Path, level: Level, output: &Output) -> anyhow::Result<Report> {
+    let path = open::existing(path)?;
+    let bar = Bar::new(output);
+    let mut on_progress = |progress: Progress| {
+        bar.show(progress.stage, progress.done, progress.total, progress.unit);
+    };
+    let options = Options {
+        level,
+        on_progress: Some(&mut on_progress),
+        ..Options::default()
+    };
+    let report = verify::verify(&path, options)?;
+    bar.finish();
+    Ok(report)
+}
+
+fn exit_of(report: &Report) -> Exit {
+    match report.worst {
+        None => Exit::Done,
+        Some(Severity::Warning) => Exit::No,
+        Some(Severity::Damage) => Exit::Damaged,
+        Some(Severity::Unreadable) => Exit::Failed,
+    }
+}
+
+fn tell(report: &Report, output: &mut Output) -> anyhow::Result<()> {
+    let path = report.path.to_string_lossy();
+    for finding in &report.findings {
+        let line = format!("{path}: {}", sentence(finding));
+        output.line(output.name(line.as_bytes()).into_owned())?;
+    }
+    if report.worst.is_none() && output.is_quiet() {
+        return Ok(());
+    }
+    let checked = &report.checked;
+    let verdict = match report.worst {
+        None => "nothing is wrong".to_string(),
+        Some(worst) => {
+            let name = match worst {
+                Severity::Warning => "warnings",
+                Severity::Damage => "damage",
+                Severity::Unreadable => "unreadable",
+            };
+            format!("{name}, {} findings", report.findings.len())
+        }
+    };
+    let mut amount = format!("{} commits, {} references", checked.commits, checked.refs);
+    if report.level >= Level::Standard {
+        let bytes = HumanBytes(checked.pack_bytes);
+        amount = format!(
+            "{amount}, {} packs ({bytes}), {} entries",
+            checked.packs, checked.entries
+        );
+    }
+    if report.level >= Level::Full {
+        amount = format!("{amount}, {} objects", checked.objects);
+    }
+    let line = format!("{path}: {verdict} (checked {amount})");
+    output.line(output.name(line.as_bytes()).into_owned())?;
+    if !report.not_checked.is_empty() && !output.is_quiet() {
+        output.note(&format!("{path}: not checked: {}", report.not_checked.join("; ")));
+    }
+    Ok(())
+}
+
+/// Returns a finding as one line: severity, what, where, and whom it concerns.
+fn sentence(finding: &Finding) -> String {
+    let severity = match finding.severity {
+        Severity::Warning => "warning",
+        Severity::Damage => "damage",
+        Severity::Unreadable => "unreadable",
+    };
+    let mut line = severity.to_string();
+    if let Some(oid) = finding.oid {
+        line = format!("{line}: object {oid}");
+    }
+    line = format!("{line}: {}", finding.what);
+    let mut places = vec![];
+    if let Some(pack) = finding.pack {
+        let at = finding.pack_offset.map_or(String::new(), |at| format!(" at {at}"));
+        places.push(format!("pack {pack}{at}"));
+    }
+    if let Some(txn) = finding.txn {
+        places.push(format!("transaction {txn}"));
+    }
+    if let Some(offset) = finding.offset {
+        let length = finding.length.filter(|length| *length > 0);
+        let length = length.map_or(String::new(), |length| format!(", {length} bytes"));
+        places.push(format!("offset {offset} of the file{length}"));
+    }
+    if !places.is_empty() {
+        line = format!("{line} [{}]", places.join("; "));
+    }
+    let mut names = finding.refs.iter().take(5).map(ToString::to_string).collect::<Vec<_>>();
+    let more = finding.refs_affected - names.len() as u64;
+    if more > 0 {
+        names.push(format!("{more} more"));
+    }
+    match names.is_empty() {
+        true => line,
+        false => format!("{line} affects {}", names.join(", ")),
+    }
+}
