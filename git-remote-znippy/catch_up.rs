@@ -68,7 +68,8 @@ pub fn sibling(name: &str) -> Result<Command> {
 fn detach(path: &Path) -> Result<()> {
     let mut command = sibling("znippy")?;
     command.args(["--quiet", "index", "--detach", "--"]).arg(path);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    // It looks whether there is a terminal, and leaves nothing open.
+    command.stdin(Stdio::null()).stdout(Stdio::null());
     let status = command.status().context("cannot run znippy")?;
     anyhow::ensure!(status.success(), "znippy index failed ({status})");
     Ok(())

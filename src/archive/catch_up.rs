@@ -3,18 +3,21 @@
 //! Each pack is read and hashed outside of the lock, and its index row appended under it: an interrupted run has lost one
 //! pack's work, and pushes go on meanwhile. A row that was made twice by two runs says the same.
 
-use std::{io, path::Path, time::Duration};
+use std::{collections::HashSet, io, path::Path, time::Duration};
 
 use super::{
     Snapshot, WritePolicy,
-    open::open_file,
+    open::{open_file, read_error},
     prepare::{Addition, IndexAddition},
     prove::Commits,
     writer::with_writer,
 };
 use crate::{
     error::{Error, Result},
-    format::columns::{Proof, Row, RowKind},
+    format::{
+        batch::{Batch, PackSpan, ReadError},
+        columns::{Proof, Row, RowKind},
+    },
     media::{LockByte, lock_with_timeout},
     pack::{
         PackRank, PackStore,
@@ -41,6 +44,8 @@ pub struct Unsound {
     pub pack: gix_hash::ObjectId,
     pub damaged: Vec<Damage>,
     pub dangling: Vec<Dangling>,
+    /// Why nothing was found out about it, where that is so.
+    pub why: Option<String>,
 }
 
 /// Called with the packs done and of all, and the objects done and of all in the current one.
@@ -53,7 +58,7 @@ pub fn unproven(snapshot: &Snapshot) -> Result<Vec<PackRank>> {
     }
     let proofs = snapshot.proofs()?;
     Ok((0..snapshot.packs())
-        .filter(|rank| proofs[*rank as usize] == Proof::None)
+        .filter(|rank| proofs.get(*rank as usize).is_none_or(|proof| *proof == Proof::None))
         .collect())
 }
 
@@ -80,16 +85,26 @@ pub fn catch_up(
     };
     let mut caught_up = CaughtUp::default();
     let snapshot = Snapshot::open_on(policy.disk, path)?;
-    let todo = if again {
-        (0..snapshot.packs()).collect()
-    } else {
-        unproven(&snapshot)?
-    };
-    let proofs = snapshot.proofs()?;
+    let mut known = Known::default();
+    known.read(&snapshot)?;
+    let mut todo = snapshot.pack_spans();
+    todo.retain(|(_, span)| again || !known.proven.contains(&span.txn));
     let total = todo.len() as u64;
     let finder = Finder::new(&snapshot);
-    for (done, rank) in todo.into_iter().enumerate() {
-        let table = snapshot.entries(rank)?;
+    for (done, (rank, PackSpan { txn, id, .. })) in todo.into_iter().enumerate() {
+        let table = match snapshot.entries(rank) {
+            Ok(table) => table,
+            Err(Error::Damaged { what, .. }) => {
+                caught_up.unsound.push(Unsound {
+                    pack: id,
+                    damaged: vec![],
+                    dangling: vec![],
+                    why: Some(what),
+                });
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
         let is_there = |id: &gix_hash::oid, _| Ok(finder.find(id)?.is_some());
         let mut commits = Commits::default();
         let mut on_commit = |commit: crate::pack::resolve::ResolvedCommit<'_>| commits.add(commit);
@@ -103,7 +118,7 @@ pub fn catch_up(
         };
         let resolved = resolve(&snapshot, rank, &table, options)?;
         let sound = resolved.is_sound();
-        let was_proven = proofs[rank as usize] != Proof::None;
+        let was_proven = known.proven.contains(&txn);
         if sound && was_proven {
             continue;
         }
@@ -114,12 +129,11 @@ pub fn catch_up(
             dangling,
             ..
         } = resolved;
-        let txn = snapshot.pack_txn(rank)?;
         let resolved = kinds.iter().filter(|kind| **kind != 0).count() as u64;
         // Packs build on each other, and the graph of the one before may have been stored just now.
         let graph = match done {
             0 => snapshot.clone(),
-            _ => Snapshot::open(path)?,
+            _ => Snapshot::open_on(policy.disk, path)?,
         };
         let mut objects = table.as_ref().clone();
         (objects.kinds, objects.sizes) = (kinds, sizes);
@@ -141,8 +155,11 @@ pub fn catch_up(
         let generation = snapshot.generation();
         with_writer(path, Some(&snapshot), policy, |writer, policy| {
             // After a gc the row may be gone, and another run may have been faster: then there is nothing to say.
-            let stale = writer.snapshot.generation() != generation || !is_news(&writer.snapshot, txn, sound, noted)?;
-            if stale {
+            let is_stale = writer.snapshot.generation() != generation || {
+                known.read(&writer.snapshot)?;
+                !known.lacks(txn, sound, noted)
+            };
+            if is_stale {
                 Ok(vec![])
             } else {
                 writer.append(
@@ -158,28 +175,57 @@ pub fn catch_up(
             caught_up.proven += 1;
         } else {
             caught_up.unsound.push(Unsound {
-                pack: snapshot.pack_id(rank),
+                pack: id,
                 damaged,
                 dangling,
+                why: None,
             });
         }
     }
     Ok(Some(caught_up))
 }
 
-/// Returns whether a finding about the pack of transaction `txn` is news to the archive: a proof that it lacks, or damage that
-/// was not noted with as many objects before.
-fn is_news(snapshot: &Snapshot, txn: u64, sound: bool, noted: usize) -> Result<bool> {
-    if !sound {
-        return Ok(!snapshot.findings()?.contains(&(txn, noted)));
+/// What an archive says of its packs. Each batch is read once: under the lock, only what others appended meanwhile.
+#[derive(Default)]
+struct Known {
+    /// Offsets of the batches that were read.
+    batches: HashSet<u64>,
+    /// Transactions whose packs are proven.
+    proven: HashSet<u64>,
+    /// Transactions whose packs were found unsound, each with the number of damaged objects that were noted.
+    unsound: HashSet<(u64, usize)>,
+}
+
+impl Known {
+    /// Reads what is not known yet. A damaged batch says nothing.
+    fn read(&mut self, snapshot: &Snapshot) -> Result<()> {
+        for block in &snapshot.state().footer.blocks {
+            if !self.batches.insert(block.offset) {
+                continue;
+            }
+            let medium = snapshot.medium();
+            let read = Batch::load(medium, *block, snapshot.object_format())
+                .and_then(|batch| Ok((batch.proofs(medium)?, batch.findings(medium)?)));
+            let (proofs, findings) = match read {
+                Ok(read) => read,
+                Err(ReadError::Damaged(_)) => continue,
+                Err(error) => return Err(read_error(snapshot.path(), error)),
+            };
+            let proven = proofs.into_iter().filter(|(_, proof)| *proof != Proof::None);
+            self.proven.extend(proven.map(|(txn, _)| txn));
+            self.unsound.extend(findings);
+        }
+        Ok(())
     }
-    let proofs = snapshot.proofs()?;
-    for rank in 0..snapshot.packs() {
-        if snapshot.pack_txn(rank)? == txn {
-            return Ok(proofs[rank as usize] == Proof::None);
+
+    /// Returns whether a finding about the pack of transaction `txn` is news: a proof, or damage that was not noted with as many
+    /// objects before.
+    fn lacks(&self, txn: u64, sound: bool, noted: usize) -> bool {
+        match sound {
+            true => !self.proven.contains(&txn),
+            false => !self.unsound.contains(&(txn, noted)),
         }
     }
-    Ok(false)
 }
 
 fn damage_setting(damage: &Damage) -> (String, Vec<u8>) {

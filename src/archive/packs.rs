@@ -13,7 +13,7 @@ use crate::{
     format::{
         batch::{Batch, PackSpan, ReadError},
         columns::Proof,
-        object_index::{MIN_OBJECTS, ObjectIndex},
+        object_index::{MIN_OBJECTS, ObjectIndex, encoded_len},
         recover::State,
     },
     media::{Medium, Prefetched, read_vec},
@@ -173,6 +173,9 @@ fn load_index(
     let Some(range) = batch.index_range(medium, row)? else {
         return Ok(None);
     };
+    if range.end - range.start != encoded_len(count) {
+        return Err("the object index does not fit its objects".to_string().into());
+    }
     let bytes = read_vec(medium, range.start, (range.end - range.start) as usize)?;
     let index = ObjectIndex::decode(&bytes, count, kind.len_in_bytes())?;
     Ok(Some((index, batch.object_columns(objects.start))))
@@ -219,25 +222,18 @@ impl Snapshot {
             .ok_or_else(|| Error::Invalid(format!("there is no pack {pack}")))
     }
 
-    /// Returns the transactions whose packs were found unsound, each with the number of damaged objects that were noted.
-    pub(crate) fn findings(&self) -> Result<Vec<(u64, usize)>> {
-        let mut findings = vec![];
-        for block in &self.state().footer.blocks {
-            let rows = Batch::load(self.medium(), *block, Snapshot::object_format(self))
-                .and_then(|batch| batch.findings(self.medium()))
-                .map_err(|error| read_error(self.path(), error))?;
-            findings.extend(rows);
-        }
-        Ok(findings)
-    }
-
-    /// Returns what is proven of each pack, by rank: by its own row, or by an index row about it.
+    /// Returns what is proven of each pack whose place is known, by rank: by its own row, or by an index row about it.
     pub fn proofs(&self) -> Result<Vec<Proof>> {
         let mut proofs = HashMap::new();
         for block in &self.state().footer.blocks {
-            let rows = Batch::load(self.medium(), *block, Snapshot::object_format(self))
-                .and_then(|batch| batch.proofs(self.medium()))
-                .map_err(|error| read_error(self.path(), error))?;
+            let read = Batch::load(self.medium(), *block, Snapshot::object_format(self))
+                .and_then(|batch| batch.proofs(self.medium()));
+            let rows = match read {
+                Ok(rows) => rows,
+                // What cannot be read proves nothing.
+                Err(ReadError::Damaged(_)) => continue,
+                Err(error) => return Err(read_error(self.path(), error)),
+            };
             for (txn, proof) in rows.into_iter().filter(|(_, proof)| *proof != Proof::None) {
                 proofs.insert(txn, proof);
             }

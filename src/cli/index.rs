@@ -1,6 +1,7 @@
 //! `znippy index`: proves what was stored without proof.
 
 use std::{
+    io::IsTerminal,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::Duration,
@@ -29,7 +30,7 @@ Examples:
   znippy index --wait app && znippy ...   go on when another run has finished
 
 With --json: path, unproven_packs (left), proven_packs (by this run), damaged (a list of pack, oid, offset, why),
-missing (a list of pack, oid, from). Damage gives exit code 5.")]
+missing (a list of pack, oid, from), unreadable (a list of pack, why). Damage gives exit code 5; `znippy verify --full` tells what it affects.")]
 pub struct Args {
     /// Only say what there is to do
     #[arg(long, conflicts_with_all = ["rebuild", "wait", "detach"])]
@@ -43,9 +44,13 @@ pub struct Args {
     #[arg(long)]
     wait: bool,
 
-    /// Do it in the background, silently
+    /// Do it in the background, silently and with low priority; in the foreground where standard error is no terminal, because a background process of a script keeps disks from being unmounted
     #[arg(long, conflicts_with = "wait")]
     detach: bool,
+
+    /// Be the background process
+    #[arg(long, hide = true)]
+    detached: bool,
 
     /// One JSON object a line for each archive
     #[arg(long)]
@@ -63,6 +68,13 @@ struct Record<'a> {
     proven_packs: u64,
     damaged: Vec<Damaged>,
     missing: Vec<Missing>,
+    unreadable: Vec<Unreadable>,
+}
+
+#[derive(Serialize)]
+struct Unreadable {
+    pack: String,
+    why: String,
 }
 
 #[derive(Serialize)]
@@ -82,8 +94,12 @@ struct Missing {
 
 /// Catches up with each archive in turn; an error in one does not stop the others.
 pub fn run(args: &Args, output: &mut Output) -> Done {
-    if args.detach {
+    if args.detach && std::io::stderr().is_terminal() {
         return detach(args);
+    }
+    if args.detached {
+        // Neither fails where it matters: a new process leads no group, and a lower priority is always allowed.
+        let _ = (rustix::process::setsid(), rustix::process::nice(10));
     }
     let mut worst = Exit::Done;
     for path in &args.paths {
@@ -149,9 +165,13 @@ fn tell(
 ) -> anyhow::Result<()> {
     let shown = path.to_string_lossy();
     if args.json {
-        let (mut damaged, mut missing) = (vec![], vec![]);
+        let (mut damaged, mut missing, mut unreadable) = (vec![], vec![], vec![]);
         for unsound in &caught_up.unsound {
             let pack = unsound.pack.to_string();
+            unreadable.extend(unsound.why.iter().map(|why| Unreadable {
+                pack: pack.clone(),
+                why: why.clone(),
+            }));
             damaged.extend(unsound.damaged.iter().map(|damage| Damaged {
                 pack: pack.clone(),
                 oid: damage.oid.to_string(),
@@ -170,10 +190,14 @@ fn tell(
             proven_packs: caught_up.proven,
             damaged,
             missing,
+            unreadable,
         };
         return Ok(output.json(&record)?);
     }
     for unsound in &caught_up.unsound {
+        if let Some(why) = &unsound.why {
+            output.error(&format!("{shown}: pack {}: {why}", unsound.pack));
+        }
         for damage in &unsound.damaged {
             let (oid, offset) = (damage.oid, damage.offset);
             output.error(&format!(
@@ -197,19 +221,19 @@ fn tell(
     Ok(output.line(format!("{shown}: {state}"))?)
 }
 
-/// Starts this command again without `--detach`, in a session of its own, with nothing of ours open.
+/// Starts this command again as a process of its own session with nothing of ours open, and does not wait for it.
 fn detach(args: &Args) -> Done {
     let program = std::env::current_exe().context("cannot tell where this program is")?;
-    let mut paths = vec![];
-    for path in &args.paths {
-        paths.push(std::path::absolute(path).context("cannot tell the current directory")?);
-    }
-    let mut command = Command::new("setsid");
-    command.arg("nice").arg(program).args(["--quiet", "index"]);
+    let mut command = Command::new(program);
+    command.args(["--quiet", "index", "--detached"]);
     if args.rebuild {
         command.arg("--rebuild");
     }
-    command.arg("--").args(paths).current_dir("/");
+    command.arg("--");
+    for path in &args.paths {
+        command.arg(std::path::absolute(path).context("cannot tell the current directory")?);
+    }
+    command.current_dir("/");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.spawn().context("cannot start in the background")?;
     Ok(Exit::Done)

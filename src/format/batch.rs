@@ -9,13 +9,15 @@ use arrow_array::{
 };
 use arrow_buffer::Buffer;
 use gix_hash::{Kind, ObjectId};
+use sha2::{Digest, Sha256};
 
 use super::{
+    Sum,
     columns::{Proof, Row, RowKind},
     commit_table::CommitTable,
     decode,
     footer::BlockRef,
-    geometry::{Geometry, decode_prefix, section_sum},
+    geometry::{Geometry, SectionSum, decode_prefix, section_sum},
     schema,
     schema::column,
 };
@@ -64,6 +66,11 @@ pub struct Batch {
     /// The columns of a small batch, which came along when the metadata was read.
     columns: Option<Vec<u8>>,
 }
+
+/// Bytes of a section that are read and hashed at once.
+const CHUNK: u64 = 1 << 20;
+/// Sections up to this size are read before they are checked.
+const TRUSTED: u64 = 16 << 20;
 
 /// How much to read at once in the hope of getting metadata and columns of a small batch.
 const BATCH_GUESS: u64 = 8 * 1024;
@@ -220,61 +227,61 @@ impl Batch {
 
     /// Reads where the packs of all rows lie. The rows' order is the packs' rank.
     ///
-    /// Of a large batch only the few bytes that say so are read, without the checksum of their section, which covers the commit
-    /// graph too: a wrong place is noticed by the checksum of whatever is read there.
+    /// Only the few bytes that say so are read, without the checksum of their section, which covers the commit graph too, so
+    /// that damage there costs no pack: a wrong place is noticed by the checksum of whatever is read there.
     pub fn packs(&self, medium: &dyn Medium) -> Result<Vec<PackSpan>, ReadError> {
         if self.geometry.pack_data().is_empty() {
             return Ok(vec![]);
         }
-        let txns = self.geometry.buffer(column::TXN, 1);
-        let places = self.geometry.buffer(column::PACK_SIZE, 0).start..self.geometry.buffer(column::PACK, 3).end;
-        let checked = match &self.columns {
-            Some(_) => self
-                .read_sections(medium, &[Sections::UpToRefs, Sections::BehindObjects])
-                .ok(),
-            None => None,
+        let from_file = |range: Range<u64>| {
+            let len = (range.end - range.start) as usize;
+            crate::media::read_vec(medium, self.block.body_at() + range.start, len)
         };
-        let body = match checked {
-            Some(body) => body,
-            // Damage somewhere else in these sections costs no pack.
-            None => self.read_ranges(medium, &[txns, places])?,
+        let buffer = |column: usize, nth: usize| {
+            let range = self.geometry.buffer(column, nth);
+            match &self.columns {
+                Some(columns) => Ok(columns[range.start as usize..range.end as usize].to_vec()),
+                None => from_file(range),
+            }
         };
-        let bytes = |range: Range<u64>| &body[range.start as usize..range.end as usize];
-        let list_offsets = le_values::<4>(bytes(self.geometry.buffer(column::PACK, 1)));
-        let list_offsets: Vec<_> = list_offsets.map(|b| i64::from(i32::from_le_bytes(b))).collect();
-        let part_offsets = le_values::<8>(bytes(self.geometry.buffer(column::PACK, 3)));
-        let part_offsets: Vec<_> = part_offsets.map(i64::from_le_bytes).collect();
+        let numbers = |bytes: Vec<u8>| le_values::<8>(&bytes).map(u64::from_le_bytes).collect::<Vec<_>>();
+        let txns = numbers(buffer(column::TXN, 1)?);
+        let (has_size, sizes) = (buffer(column::PACK_SIZE, 0)?, numbers(buffer(column::PACK_SIZE, 1)?));
+        let (has_id, ids) = (buffer(column::PACK_ID, 0)?, buffer(column::PACK_ID, 1)?);
+        let list_offsets = buffer(column::PACK, 1)?;
+        let list_offsets: Vec<_> = le_values::<4>(&list_offsets)
+            .map(|b| i64::from(i32::from_le_bytes(b)))
+            .collect();
+        let part_offsets = numbers(buffer(column::PACK, 3)?);
         let data = self.geometry.pack_data();
         let bad = || ReadError::from("a pack lies outside its batch".to_string());
         let offset_of = |index: i64| {
-            let part = usize::try_from(index)
-                .ok()
-                .and_then(|index| part_offsets.get(index))
-                .copied();
-            let at = part
-                .and_then(|at| u64::try_from(at).ok())
-                .filter(|at| *at <= data.end - data.start);
-            at.ok_or_else(bad)
+            let at = usize::try_from(index).ok().and_then(|index| part_offsets.get(index));
+            at.copied().filter(|at| *at <= data.end - data.start).ok_or_else(bad)
         };
+        // Without a bitmap, all are valid.
+        let is_valid =
+            |bits: &[u8], row: usize| bits.is_empty() || bits.get(row / 8).is_some_and(|b| b >> (row % 8) & 1 == 1);
         let mut spans = vec![];
-        let batch = self.decode(body.clone(), &[column::TXN, column::PACK_SIZE, column::PACK_ID])?;
-        let txns = batch.column(0).as_primitive::<UInt64Type>();
-        let sizes = batch.column(1).as_primitive::<UInt64Type>();
-        let ids: &FixedSizeBinaryArray = batch.column(2).as_fixed_size_binary();
         for (row, bounds) in list_offsets.windows(2).enumerate().take(self.geometry.rows) {
             let (start, end) = (offset_of(bounds[0])?, offset_of(bounds[1])?);
-            let size = sizes.is_valid(row).then(|| sizes.value(row));
-            if end.checked_sub(start) != Some(size.unwrap_or(0)) || size.is_some() != ids.is_valid(row) {
+            let has_pack = is_valid(&has_size, row);
+            let size = match has_pack {
+                true => *sizes.get(row).ok_or_else(bad)?,
+                false => 0,
+            };
+            if end.checked_sub(start) != Some(size) || has_pack != is_valid(&has_id, row) {
                 return Err(bad());
             }
             if end > start {
-                let at = self.block.body_at() + data.start + start;
+                let width = self.kind.len_in_bytes();
+                let id = ids.get(row * width..(row + 1) * width).ok_or_else(bad)?;
                 spans.push(PackSpan {
-                    txn: txns.value(row),
+                    txn: *txns.get(row).ok_or_else(bad)?,
                     row,
-                    at,
+                    at: self.block.body_at() + data.start + start,
                     len: end - start,
-                    id: object_id(ids.value(row)),
+                    id: object_id(id),
                 });
             }
         }
@@ -330,13 +337,31 @@ impl Batch {
     /// Reads one of the three sections and checks it against the metadata.
     pub fn check_section_of(&self, medium: &dyn Medium, index: usize) -> Result<(), ReadError> {
         let Range { start, end } = self.section_places()[index].clone();
-        self.check_section(index, &crate::media::read_vec(medium, start, (end - start) as usize)?)
+        let mut hasher = Sha256::new();
+        let mut chunk = vec![0; CHUNK.min(end - start) as usize];
+        let mut at = start;
+        while at < end {
+            let part = &mut chunk[..CHUNK.min(end - at) as usize];
+            medium.read_exact_at(at, part)?;
+            hasher.update(&part);
+            at += part.len() as u64;
+        }
+        let sum: Sum = hasher.finalize().into();
+        self.compare_section(index, *sum.first_chunk().expect("a digest is longer"))
     }
 
     /// Reads whole sections at their places of the body and checks them; the rest of the result is zeros that cost nothing.
     fn read_sections(&self, medium: &dyn Medium, wanted: &[Sections]) -> Result<Buffer, ReadError> {
         let sections = self.geometry.sections();
-        let mut body = vec![0; sections[2].end as usize];
+        for wanted in wanted {
+            let section = &sections[*wanted as usize];
+            if section.end - section.start > TRUSTED {
+                // A sparse file can claim anything: memory is taken for what has its checksum.
+                self.check_section_of(medium, *wanted as usize)?;
+            }
+        }
+        let end = wanted.iter().map(|wanted| sections[*wanted as usize].end).max();
+        let mut body = vec![0; end.unwrap_or(0) as usize];
         for wanted in wanted {
             let index = *wanted as usize;
             let range = sections[index].clone();
@@ -350,18 +375,12 @@ impl Batch {
         Ok(Buffer::from_vec(body))
     }
 
-    /// Reads some bytes at their places of the body, unchecked; the rest of the result is zeros that cost nothing.
-    fn read_ranges(&self, medium: &dyn Medium, wanted: &[Range<u64>]) -> Result<Buffer, ReadError> {
-        let mut body = vec![0; self.geometry.sections()[2].end as usize];
-        for range in wanted {
-            let part = &mut body[range.start as usize..range.end as usize];
-            medium.read_exact_at(self.block.body_at() + range.start, part)?;
-        }
-        Ok(Buffer::from_vec(body))
+    fn check_section(&self, index: usize, bytes: &[u8]) -> Result<(), ReadError> {
+        self.compare_section(index, section_sum(&[bytes]))
     }
 
-    fn check_section(&self, index: usize, bytes: &[u8]) -> Result<(), ReadError> {
-        if section_sum(&[bytes]) == self.geometry.sums[index] {
+    fn compare_section(&self, index: usize, sum: SectionSum) -> Result<(), ReadError> {
+        if sum == self.geometry.sums[index] {
             return Ok(());
         }
         let name = ["references", "object index", "commit graph and index"][index];

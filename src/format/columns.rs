@@ -13,7 +13,7 @@ use arrow_schema::{DataType, Fields};
 use bstr::BString;
 use gix_hash::{Kind, ObjectId};
 
-use super::{align_up, schema, schema::column};
+use super::{MAX_COLUMNS_LEN, align_up, schema, schema::column};
 use crate::pack::EntryTable;
 
 /// Pack bytes are stored in parts of at most this size, because some readers cannot hold a value of 4 GiB.
@@ -191,6 +191,9 @@ fn encode_within(mut rows: Vec<Row>, kind: Kind, max_bytes: usize, part_len: u64
         column_ends.push(layout.len);
     }
     layout.push_pack(&rows, part_len)?;
+    if layout.len > MAX_COLUMNS_LEN {
+        return Err(format!("{} bytes of columns do not fit into one commit", layout.len));
+    }
     debug_assert_eq!(
         layout.ranges.len(),
         *schema::first_buffers(&schema).last().expect("not empty")

@@ -18,7 +18,7 @@ use flatbuffers::FlatBufferBuilder;
 use gix_hash::Kind;
 
 use super::{
-    CONTINUATION, CommitId, DIGEST_LEN, MAX_METADATA_LEN, MAX_NUMBER, Sum, align_up,
+    CONTINUATION, CommitId, DIGEST_LEN, MAX_COLUMNS_LEN, MAX_METADATA_LEN, MAX_NUMBER, Sum, align_up,
     columns::Columns,
     decode_hex, digest, encode_hex, schema,
     schema::column,
@@ -195,6 +195,9 @@ impl Geometry {
         for buffer in buffers {
             ranges.push(checked_range(buffer, at, body_len)?);
             at = align_up(ranges[ranges.len() - 1].end);
+        }
+        if ranges[ranges.len() - 1].start > MAX_COLUMNS_LEN {
+            return Err("message: impossibly large columns".into());
         }
         let rows = number(batch.length())?;
         let node = |node: &FieldNode| {

@@ -51,6 +51,8 @@ pub const ALIGN: u64 = 8;
 pub const MAX_METADATA_LEN: u64 = 1 << 20;
 /// A footer longer than this is refused before anything is allocated. 24 bytes a live batch and about 2 KiB.
 pub const MAX_FOOTER_LEN: u64 = 16 << 20;
+/// Columns, without the packs, of more than this are refused before anything is allocated: 80 million objects.
+pub const MAX_COLUMNS_LEN: u64 = 4 << 30;
 /// Lengths, offsets and counts are smaller than this, so that the sum of a few is a number too.
 pub const MAX_NUMBER: u64 = 1 << 60;
 

@@ -37,6 +37,11 @@ const DIGEST_LEN: usize = 16;
 /// How many blocks to keep: 2 MiB of ids.
 const MAX_CACHED: usize = 64;
 
+/// Returns the bytes of an index over `objects` objects.
+pub fn encoded_len(objects: usize) -> u64 {
+    (HEADER_LEN + objects.div_ceil(BLOCK_LEN) * (8 + 4 * COLUMNS) + DIGEST_LEN) as u64
+}
+
 /// Returns whether a derived structure is such an index.
 pub fn is_one(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC)

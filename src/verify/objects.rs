@@ -169,6 +169,13 @@ fn check_pack(
         let what = "whether all objects that the pack refers to are there is not known, because a table is damaged";
         check.find(about(Finding::new(Severity::Damage, Code::Missing, what)));
     }
+    let mut trailer = vec![0; span.id.as_slice().len()];
+    let at = span.len.saturating_sub(trailer.len() as u64);
+    if snapshot.read_exact_at(rank, at, &mut trailer).is_ok() && trailer != span.id.as_slice() {
+        let what = "the hash at the end of the pack is damaged";
+        let place = span.at + at..span.at + span.len;
+        check.find(about(Finding::new(Severity::Damage, Code::Pack, what).at(place)));
+    }
     if resolved.other_pack_id.is_some() && resolved.damaged.is_empty() {
         let what = "the bytes of the pack do not have its hash; its objects are sound";
         let place = span.at..span.at + span.len;

@@ -79,7 +79,7 @@ impl<'a> CarryOver<'a> {
             if self.proven.contains_key(txn) {
                 continue;
             }
-            let is_there = |id: &oid| -> Result<bool> {
+            let is_there = |id: &oid, _| -> Result<bool> {
                 let carried = tables.iter().any(|table| table.find(id).is_some());
                 Ok(carried || self.finder.find(id)?.is_some())
             };

@@ -403,7 +403,7 @@ fn commits(source: &Snapshot, reader: &ObjectReader<'_>, history: &mut History, 
 
 /// Reads every object of the new pack, hashes it, and checks that all it refers to is in the pack.
 fn check_pack(written: &WrittenPack<'_>, progress: &mut OnProgress<'_>) -> Result<Resolved> {
-    let nowhere_else = |_: &oid| Ok(false);
+    let nowhere_else = |_: &oid, _| Ok(false);
     let mut on_objects = |done, total| progress(Progress::Checking(done, total));
     let options = ResolveOptions {
         is_there: Some(&nowhere_else),

@@ -144,7 +144,10 @@ impl<'a, 's> Encoder<'a, 's> {
         }
         if !self.tables.contains_key(&pack) {
             let sent = self.order.count_of(pack);
-            let table = if u64::from(pack_objects(store, pack)?) <= 1024 + sent as u64 * TABLE_RATIO {
+            // A damaged header costs no more than the table may cost.
+            let is_small = pack_objects(store, pack)
+                .map_or(true, |objects| u64::from(objects) <= 1024 + sent as u64 * TABLE_RATIO);
+            let table = if is_small {
                 let table = store.entries(pack)?;
                 let rows = rows_by_offset(&table.offsets);
                 Some((table, rows))

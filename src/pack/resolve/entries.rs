@@ -13,6 +13,9 @@ const CHUNK: usize = 256 * 1024;
 /// No zlib stream grows by more than this factor: what claims to is damaged, and no memory is taken for it.
 const MAX_INFLATION: u64 = 1032;
 
+/// Compressed data is seldom longer than the object, and then by little: never by so much besides twice the object.
+const ROOM: u64 = 1 << 20;
+
 impl Worker<'_, '_> {
     /// Makes the object of the delta `at`.
     pub(super) fn made_from(&mut self, at: u32, base: &[u8]) -> Result<Vec<u8>, Trouble> {
@@ -30,6 +33,15 @@ impl Worker<'_, '_> {
     /// Reads an entry and checks its CRC-32.
     pub(super) fn read(&mut self, at: u32) -> Result<(), Trouble> {
         let (start, end) = self.place(at);
+        if end - start > ROOM {
+            // No memory is taken for a hole in a sparse file.
+            let mut head = [0; header::MAX_ENTRY_HEADER_LEN];
+            self.shared.store.read_exact_at(self.shared.pack, start, &mut head)?;
+            let entry = header::parse_entry_header(&head, self.shared.store.object_format())?;
+            if end - start > entry.size.saturating_mul(2).saturating_add(ROOM) {
+                return Err("something follows its compressed data".into());
+            }
+        }
         self.compressed.shrink_to(delta::TRUSTED_CAPACITY);
         self.compressed.resize((end - start) as usize, 0);
         self.shared
