@@ -29,6 +29,8 @@ install() {
 
 command -v git >/dev/null || install git || { echo "git is needed"; exit 1; }
 command -v strace >/dev/null || install strace || not_run "system call counts: no strace"
+[ -x /usr/sbin/sshd ] || install openssh-server openssh-client || not_run "servers over ssh: no sshd"
+command -v setfacl >/dev/null || install acl || not_run "access control lists: no setfacl"
 command -v setpriv >/dev/null || install util-linux || true
 
 # interop-venv holds the other readers of the file format.

@@ -3,6 +3,7 @@
 mod finder;
 mod gitoxide;
 mod idx;
+mod incoming;
 mod object;
 mod repo;
 mod resolve;

@@ -1,0 +1,296 @@
+//! `znippy receive-pack` against clients that are wrong, late or hostile: nothing of such a push lands.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    os::unix::fs::PermissionsExt,
+    process::Stdio,
+};
+
+use crate::common::{Ran, Sandbox, fingerprint, show};
+
+/// A client `work` with the branches main and side, and an archive that has main's first commit.
+fn sandbox() -> Sandbox {
+    let s = Sandbox::new();
+    s.ok(
+        "",
+        "git init -q work && cd work && commit one && git branch old && commit two && git checkout -q -b side old &&
+         commit side && git checkout -q main && cd .. && znippy -q init app && git -C work push -q \"znippy::$A/app\" old:main",
+    );
+    for (name, revision) in [("old", "old"), ("main", "main"), ("side", "side")] {
+        let id = s.ok("work", &format!("git rev-parse {revision}"));
+        s.set(name, id.text());
+    }
+    s.set("zero", "0".repeat(40));
+    s
+}
+
+fn id(s: &Sandbox, revision: &str) -> String {
+    s.ok("work", &format!("git rev-parse {revision}")).text().to_owned()
+}
+
+fn packet(text: &str) -> Vec<u8> {
+    format!("{:04x}{text}", text.len() + 4).into_bytes()
+}
+
+/// Returns a pack of what `revisions` name.
+fn pack(s: &Sandbox, revisions: &str) -> Vec<u8> {
+    s.ok(
+        "work",
+        &format!("printf '%s\\n' {revisions} | git pack-objects -q --revs --stdout >../p.pack"),
+    );
+    fs::read(s.path("p.pack")).unwrap()
+}
+
+/// Sends `request` to `znippy receive-pack` and returns what it did.
+fn send(s: &Sandbox, request: &[u8]) -> Ran {
+    let mut command = s.command("", "znippy");
+    command
+        .args(["receive-pack", "app"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    // The server may be gone before it has read all.
+    let _ = input.write_all(request);
+    drop(input);
+    let output = child.wait_with_output().unwrap();
+    Ran {
+        code: output.status.code().unwrap_or(255),
+        stdout: show(&output.stdout),
+        stderr: show(&output.stderr),
+    }
+}
+
+/// One command, in packets.
+fn command(old: &str, new: &str, name: &str) -> Vec<u8> {
+    [
+        packet(&format!("{old} {new} {name}\0report-status object-format=sha1")),
+        b"0000".to_vec(),
+    ]
+    .concat()
+}
+
+/// R12: what is no whole, closed pack of objects that bear their names is not stored.
+#[test]
+fn a_pack_that_is_not_whole_is_not_stored() {
+    let s = sandbox();
+    let (old, main) = (id(&s, "old"), id(&s, "main"));
+    let request = command(&old, &main, "refs/heads/main");
+    let good = pack(&s, "main ^old");
+    let before = fingerprint(&s.path("app.znippy"));
+    let flipped = |at: usize| {
+        let mut bytes = good.clone();
+        bytes[at] ^= 1;
+        bytes
+    };
+    // With a trailer that fits, so that only the content can tell.
+    let blob_only = pack(&s, "main:two.txt");
+    let cases = [
+        ("cut", good[..good.len() - 1].to_vec()),
+        ("nothing", vec![]),
+        ("no pack", b"PUCK and more".to_vec()),
+        ("a wrong count", flipped(11)),
+        ("a flipped byte", flipped(good.len() / 2)),
+        ("a flipped trailer", flipped(good.len() - 1)),
+        ("without the commit", blob_only),
+        (
+            "a bomb",
+            [
+                &b"PACK\0\0\0\x02\0\0\0\x01"[..],
+                &[0xbf, 0xff, 0xff, 0xff, 0xff, 0xff, 0x0f],
+                b"x",
+            ]
+            .concat(),
+        ),
+    ];
+    for (what, pack) in cases {
+        let ran = send(&s, &[&request[..], &pack].concat());
+        assert!(!ran.stderr.contains("panicked"), "{what}: {}", ran.stderr);
+        assert!(!ran.stdout.contains("ok refs/heads/main"), "{what}: {}", ran.stdout);
+        assert!(
+            before == fingerprint(&s.path("app.znippy")),
+            "{what}: something was written"
+        );
+    }
+    // A pack that lacks what its commit refers to.
+    s.ok("work", "git rev-parse main | git pack-objects -q --stdout >../p.pack");
+    let holes = fs::read(s.path("p.pack")).unwrap();
+    let ran = send(&s, &[&request[..], &holes].concat());
+    assert!(
+        ran.stdout.contains("is missing") && ran.stdout.contains("ng refs/heads/main"),
+        "{}",
+        ran.stdout
+    );
+    assert!(before == fingerprint(&s.path("app.znippy")), "something was written");
+    let ran = send(&s, &[&request[..], &good].concat());
+    assert!(
+        ran.stdout.contains("unpack ok") && ran.stdout.contains("ok refs/heads/main"),
+        "{}",
+        ran.stdout
+    );
+}
+
+/// A thin pack needs objects that are not in it; git does not send one, for the server says so.
+#[test]
+fn a_thin_pack_is_refused() {
+    let s = sandbox();
+    s.ok(
+        "work",
+        "seq 5000 >big && git add big && git commit -qm big && git push -q \"znippy::$A/app\" main && git branch base",
+    );
+    s.ok("work", "seq 5001 >big && git commit -qam more && printf 'main\\n^base\\n' | git pack-objects -q --revs --thin --stdout >../p.pack");
+    let thin = fs::read(s.path("p.pack")).unwrap();
+    let before = fingerprint(&s.path("app.znippy"));
+    let ran = send(
+        &s,
+        &[&command(&id(&s, "base"), &id(&s, "main"), "refs/heads/main")[..], &thin].concat(),
+    );
+    assert!(ran.stdout.contains("which is not in it"), "{}", ran.stdout);
+    assert!(before == fingerprint(&s.path("app.znippy")));
+}
+
+/// R5, R10: values are compared under the lock, and names are judged by git's rules.
+#[test]
+fn stale_values_and_impossible_names_are_refused() {
+    let s = sandbox();
+    let (old, main, side, zero) = (id(&s, "old"), id(&s, "main"), id(&s, "side"), "0".repeat(40));
+    let pack = pack(&s, "main side ^old");
+    let before = fingerprint(&s.path("app.znippy"));
+    for (old, new, name) in [
+        (&side, &main, "refs/heads/main"),
+        (&zero, &main, "refs/heads/main"),
+        (&old, &main, "refs/heads/nothing"),
+        (&zero, &main, "refs/heads/main/below"),
+        (&zero, &main, "refs/heads/a..b"),
+        (&zero, &main, "refs/heads/a\u{1b}[31m"),
+        (&zero, &main, "HEAD"),
+        (&zero, &main, "main"),
+        (&zero, &main, "../../etc/passwd"),
+    ] {
+        let ran = send(&s, &[&command(old, new, name)[..], &pack].concat());
+        assert!(ran.stdout.contains(&format!("ng {name} ")), "{name}: {}", ran.stdout);
+        assert!(
+            before == fingerprint(&s.path("app.znippy")),
+            "{name}: something was written"
+        );
+    }
+}
+
+/// All references of an atomic push, or none.
+#[test]
+fn an_atomic_push_is_one_step() {
+    let s = sandbox();
+    let (main, side, zero) = (id(&s, "main"), id(&s, "side"), "0".repeat(40));
+    let before = fingerprint(&s.path("app.znippy"));
+    let request = [
+        packet(&format!(
+            "{zero} {main} refs/heads/new\0report-status atomic object-format=sha1"
+        )),
+        packet(&format!("{side} {main} refs/heads/main")),
+        b"0000".to_vec(),
+        pack(&s, "main ^old"),
+    ];
+    let ran = send(&s, &request.concat());
+    assert!(
+        ran.stdout.contains("ng refs/heads/new") && ran.stdout.contains("ng refs/heads/main"),
+        "{}",
+        ran.stdout
+    );
+    assert!(before == fingerprint(&s.path("app.znippy")), "something was written");
+}
+
+/// R23 in the other direction: what an archive forbids, its server forbids, `+` or not.
+#[test]
+fn the_server_keeps_to_the_settings() {
+    let s = sandbox();
+    s.ok(
+        "",
+        "git config --global protocol.ext.allow always && mkdir x && cp app.znippy x/",
+    );
+    let url = "ext::znippy %s app.znippy";
+    for (setting, push) in [
+        ("--set receive.denyNonFastForwards true", "--force side:main"),
+        ("--set receive.denyDeletes true", ":main"),
+        ("--set znippy.readOnly true", "main"),
+        ("--add receive.hideRefs refs/heads/main", "main"),
+        ("--add transfer.hideRefs refs/secret", "main:refs/secret/x"),
+        ("--set receive.maxInputSize 10", "main"),
+        ("--set znippy.maxObjectSize 1", "main"),
+    ] {
+        s.ok("", &format!("cp x/app.znippy . && git -C work push -q \"znippy::$A/app\" side:main -f && znippy config app {setting}"));
+        let before = fingerprint(&s.path("app.znippy"));
+        s.fails("", &format!("git --git-dir=work/.git push '{url}' {push}"));
+        assert!(
+            before == fingerprint(&s.path("app.znippy")),
+            "{setting}: something was written"
+        );
+    }
+}
+
+/// A server that is killed while it takes a push leaves nothing behind.
+#[test]
+fn a_push_that_breaks_off_leaves_nothing() {
+    let s = sandbox();
+    let request = command(&id(&s, "old"), &id(&s, "main"), "refs/heads/main");
+    let before = fingerprint(&s.path("app.znippy"));
+    let pack = pack(&s, "main ^old");
+    let mut child = s
+        .command("", "znippy")
+        .args(["receive-pack", "app"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = [0];
+    child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
+    let input = child.stdin.as_mut().unwrap();
+    input.write_all(&request).unwrap();
+    input.write_all(&pack[..pack.len() / 2]).unwrap();
+    input.flush().unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(before == fingerprint(&s.path("app.znippy")));
+    assert_eq!(
+        fs::read_dir(s.path(".tmp")).unwrap().count(),
+        0,
+        "a spool was left behind"
+    );
+}
+
+#[test]
+fn what_is_no_archive_is_no_server() {
+    let s = sandbox();
+    s.ok("", "git config --global protocol.ext.allow always");
+    for path in ["nothing", "work", "work/one.txt"] {
+        let ran = s.fails(
+            "",
+            &format!("git --git-dir=work/.git push 'ext::znippy %s {path}' main"),
+        );
+        assert!(ran.stderr.contains(path), "{}", ran.stderr);
+    }
+    fs::set_permissions(s.path("app.znippy"), fs::Permissions::from_mode(0o644)).unwrap();
+    let ran = s.fails("", "git --git-dir=work/.git push --signed 'ext::znippy %s app' main");
+    assert!(ran.stderr.contains("signed"), "{}", ran.stderr);
+    s.ok(
+        "",
+        "git init -q --object-format=sha256 other && git -C other commit -q --allow-empty -m x",
+    );
+    s.fails(
+        "",
+        "git --git-dir=other/.git push 'ext::znippy %s app' HEAD:refs/heads/x",
+    );
+}
+
+#[test]
+fn sha256_is_pushed_and_fetched() {
+    let s = Sandbox::new();
+    s.ok(
+        "",
+        "git config --global protocol.ext.allow always && git init -q --object-format=sha256 work && cd work && commit one &&
+         git tag -m t t && cd .. && znippy -q init --object-format=sha256 app &&
+         git --git-dir=work/.git push -q 'ext::znippy %s app' main t && git clone -q 'ext::znippy %s app' copy &&
+         git -C copy fsck --strict && git archive --remote='ext::znippy %s app' t | tar t",
+    );
+}

@@ -1,0 +1,190 @@
+//! A real sshd on the loopback: servers by name, and `znippy shell` as a forced command.
+
+use std::{
+    fs,
+    net::TcpListener,
+    os::unix::fs::{PermissionsExt, symlink},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use crate::common::{Sandbox, not_run};
+
+/// A sandbox with an sshd of its own, which ends with it.
+struct Server {
+    sandbox: Sandbox,
+    daemon: Child,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.daemon.kill();
+        let _ = self.daemon.wait();
+    }
+}
+
+/// Starts a server whose key `open` may run everything, `shell` archives below `srv` only, and `reader` only fetch from there.
+///
+/// # Errors
+/// Says why there can be none here.
+fn server() -> Result<Server, String> {
+    let sshd = ["/usr/sbin/sshd", "/usr/bin/sshd"]
+        .into_iter()
+        .find(|path| fs::exists(path).unwrap_or(false))
+        .ok_or("there is no sshd (Debian: openssh-server)")?;
+    let s = Sandbox::new();
+    let dir = s.path("ssh");
+    fs::create_dir(&dir).unwrap();
+    fs::create_dir(s.path("srv")).unwrap();
+    fs::set_permissions(&dir, fs::Permissions::from_mode(0o700)).unwrap();
+    for key in ["host", "open", "shell", "reader"] {
+        let made = s.sh("ssh", &format!("ssh-keygen -q -t ed25519 -N '' -f {key}"));
+        if made.code != 0 {
+            return Err("ssh-keygen does not work (Debian: openssh-client)".into());
+        }
+    }
+    let public = |key: &str| fs::read_to_string(dir.join(format!("{key}.pub"))).unwrap();
+    let path = format!("{}:/usr/local/bin:/usr/bin:/bin", s.path(".bin").display());
+    let shell = format!(
+        "{} shell --root {}",
+        env!("CARGO_BIN_EXE_znippy"),
+        s.path("srv").display()
+    );
+    let keys = format!(
+        "{}restrict,command=\"{shell}\" {}restrict,command=\"{shell} --read-only\" {}",
+        public("open"),
+        public("shell"),
+        public("reader")
+    );
+    fs::write(dir.join("authorized_keys"), keys).unwrap();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let at = dir.display();
+    let config = format!(
+        "Port {port}\nListenAddress 127.0.0.1\nHostKey {at}/host\nAuthorizedKeysFile {at}/authorized_keys\nPidFile none\n\
+         StrictModes no\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin yes\nAcceptEnv GIT_PROTOCOL\n\
+         SetEnv PATH={path} TMPDIR={}\n",
+        s.path(".tmp").display()
+    );
+    fs::write(dir.join("config"), config).unwrap();
+    // sshd wants its directory for privilege separation; only root needs one.
+    let _ = fs::create_dir_all("/run/sshd");
+    let daemon = Command::new(sshd)
+        .args(["-D", "-e", "-f"])
+        .arg(dir.join("config"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(fs::File::create(dir.join("log")).unwrap())
+        .spawn();
+    let daemon = daemon.map_err(|error| format!("sshd cannot be run: {error}"))?;
+    let server = Server { sandbox: s, daemon };
+    for key in ["open", "shell", "reader"] {
+        let options =
+            "-F none -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR";
+        let script = format!("#!/bin/sh\nexec ssh {options} -o IdentitiesOnly=yes -p {port} -i {at}/{key} \"$@\"\n");
+        let file = dir.join(format!("with-{key}"));
+        fs::write(&file, script).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    for _ in 0..100 {
+        if server.sandbox.sh("ssh", "./with-open 127.0.0.1 true").code == 0 {
+            return Ok(server);
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let log = fs::read_to_string(dir.join("log")).unwrap_or_default();
+    Err(format!(
+        "sshd lets nobody in: {}",
+        log.lines().last().unwrap_or_default()
+    ))
+}
+
+#[test]
+fn git_talks_to_the_servers_over_ssh() {
+    let server = match server() {
+        Ok(server) => server,
+        Err(why) => return not_run("ssh::git_talks_to_the_servers_over_ssh", &why),
+    };
+    let s = &server.sandbox;
+    s.set("GIT_SSH_COMMAND", s.path("ssh/with-open"));
+    s.ok(
+        "",
+        "git init -q work && cd work && commit one two && git tag -m t v1 && cd .. && znippy -q init srv/app &&
+         git -C work remote add origin ssh://127.0.0.1$A/srv/app && git -C work config remote.origin.receivepack 'znippy receive-pack' &&
+         git -C work config remote.origin.uploadpack 'znippy upload-pack'",
+    );
+    s.ok(
+        "work",
+        "git push -q -u origin main v1 && git push -q --receive-pack='znippy receive-pack' origin main:side",
+    );
+    s.ok(
+        "",
+        "git clone -q -u 'znippy upload-pack' ssh://127.0.0.1$A/srv/app copy && git -C copy fsck --strict",
+    );
+    s.ok(
+        "",
+        "git clone -q --depth 1 -u 'znippy upload-pack' ssh://127.0.0.1$A/srv/app shallow",
+    );
+    assert_eq!(s.ok("shallow", "git rev-list --count HEAD").text(), "1");
+    s.ok("work", "commit three && git push -q && git push -q origin :side && git fetch -q && git push -q --force origin main~1:main");
+    s.ok("copy", "git -c remote.origin.uploadpack='znippy upload-pack' fetch -q");
+    let tar = "git archive --remote=ssh://127.0.0.1$A/srv/app --exec='znippy upload-archive' v1 | sha1sum";
+    assert_eq!(s.ok("", tar).stdout, s.ok("work", "git archive v1 | sha1sum").stdout);
+    let expected = s.ok("work", "git ls-remote origin").stdout;
+    assert_eq!(s.ok("", "git ls-remote \"znippy::$A/srv/app\"").stdout, expected);
+    // git's own way of giving a path that is none.
+    let ran = s.fails(
+        "work",
+        "git push --receive-pack='znippy receive-pack' ssh://127.0.0.1$A/srv/nothing main",
+    );
+    assert!(ran.stderr.contains("no such archive"), "{}", ran.stderr);
+}
+
+#[test]
+fn an_account_is_for_archives_below_one_directory_only() {
+    let server = match server() {
+        Ok(server) => server,
+        Err(why) => return not_run("ssh::an_account_is_for_archives_below_one_directory_only", &why),
+    };
+    let s = &server.sandbox;
+    s.set("GIT_SSH_COMMAND", s.path("ssh/with-shell"));
+    s.ok(
+        "",
+        "git init -q work && cd work && commit one two && cd .. && mkdir -p srv/team && znippy -q init srv/app &&
+         znippy -q init srv/team/b && znippy -q init secret && git -C work push -q \"znippy::$A/secret\" main",
+    );
+    symlink(s.path("secret.znippy"), s.path("srv/link.znippy")).unwrap();
+    symlink(s.root(), s.path("srv/up")).unwrap();
+    // No setting on this side.
+    s.ok("work", "git push -q ssh://127.0.0.1/app main && git push -q ssh://127.0.0.1/team/b.znippy main && git push -q 127.0.0.1:app main:side");
+    s.ok(
+        "",
+        "git clone -q ssh://127.0.0.1/app copy && git -C copy fsck --strict && git ls-remote ssh://127.0.0.1$A/srv/app",
+    );
+    s.ok("", "git archive --remote=ssh://127.0.0.1/app main | tar t");
+    for path in [
+        "/../secret",
+        "/team/../../secret",
+        "/link",
+        "/up/secret",
+        "$A/secret",
+        "/~/secret",
+        "/nothing",
+    ] {
+        s.fails("", &format!("git ls-remote ssh://127.0.0.1{path}"));
+        s.fails("work", &format!("git push ssh://127.0.0.1{path} main:x"));
+    }
+    for command in [
+        "",
+        "sh",
+        "znippy config app --set znippy.readOnly true",
+        "'git-upload-pack app; touch '$A/oops",
+        "git-upload-pack --help",
+    ] {
+        let ran = s.fails("ssh", &format!("./with-shell 127.0.0.1 {command}"));
+        assert!(!s.path("oops").exists(), "{}", ran.stderr);
+    }
+    s.set("GIT_SSH_COMMAND", s.path("ssh/with-reader"));
+    s.ok("", "git ls-remote ssh://127.0.0.1/app");
+    let ran = s.fails("work", "git push ssh://127.0.0.1/app main:other");
+    assert!(ran.stderr.contains("may not push"), "{}", ran.stderr);
+}
