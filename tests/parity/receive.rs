@@ -211,13 +211,13 @@ fn the_server_keeps_to_the_settings() {
     );
     let url = "ext::znippy %s app.znippy";
     for (setting, push) in [
-        ("--set receive.denyNonFastForwards true", "--force side:main"),
+        ("--set receive.denyNonFastForwards true", "+old:main"),
         ("--set receive.denyDeletes true", ":main"),
-        ("--set znippy.readOnly true", "main"),
-        ("--add receive.hideRefs refs/heads/main", "main"),
+        ("--set znippy.readOnly true", "+main"),
+        ("--add receive.hideRefs refs/heads/main", "+main"),
         ("--add transfer.hideRefs refs/secret", "main:refs/secret/x"),
-        ("--set receive.maxInputSize 10", "main"),
-        ("--set znippy.maxObjectSize 1", "main"),
+        ("--set receive.maxInputSize 10", "+main"),
+        ("--set znippy.maxObjectSize 1", "+main"),
     ] {
         s.ok("", &format!("cp x/app.znippy . && git -C work push -q \"znippy::$A/app\" side:main -f && znippy config app {setting}"));
         let before = fingerprint(&s.path("app.znippy"));

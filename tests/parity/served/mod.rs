@@ -26,8 +26,6 @@ pub enum Expect {
     Same,
     /// All but the output, for this reason.
     OtherWords(&'static str),
-    /// They differ, for this reason; it must be true.
-    Differs(&'static str),
 }
 
 /// One scenario.
@@ -51,14 +49,6 @@ impl Row {
     pub const fn other_words(self, why: &'static str) -> Row {
         Row {
             expect: Expect::OtherWords(why),
-            ..self
-        }
-    }
-
-    /// Says why the sides differ.
-    pub const fn differs(self, why: &'static str) -> Row {
-        Row {
-            expect: Expect::Differs(why),
             ..self
         }
     }
@@ -316,10 +306,6 @@ fn judge(row: &Row, kind: Kind, expected: &[String; 3], found: &[String; 3]) -> 
         Expect::OtherWords(why) => {
             assert!(!why.is_empty(), "{} has no reason", row.name);
             expected[0] == found[0] && expected[2] == found[2]
-        }
-        Expect::Differs(why) => {
-            assert!(!why.is_empty(), "{} has no reason", row.name);
-            expected != found
         }
     };
     if same {
