@@ -16,6 +16,7 @@ use crate::{
         incoming::{self, Limits},
         object::ObjectReader,
     },
+    policy::Service,
     refs::{EditResult, Expected, RefEdit, Rejection, Target, name},
 };
 
@@ -80,6 +81,7 @@ fn try_store(
     let rewinds: Vec<bool> = edits.iter().map(|edit| edit.rewinds).collect();
     let transaction = Transaction {
         basis: Some(snapshot.clone()),
+        relies_on: advertised(snapshot, policy)?,
         packs: pack.into_iter().map(|(_, pack)| pack).collect(),
         edits,
         atomic: request.is_atomic(),
@@ -126,6 +128,15 @@ fn try_store(
         warnings.push("HEAD of the archive names no branch now: a clone will check out nothing".into());
     }
     Ok(report(statuses, results.collect(), warnings))
+}
+
+/// Returns the values that the client was shown: of these its pack may leave out what they reach.
+fn advertised(snapshot: &Snapshot, policy: &Policy) -> Result<Vec<ObjectId>> {
+    let shown = snapshot.refs()?.into_iter().filter_map(|each| match each.target {
+        Target::Object { oid, .. } if !policy.hides(Service::ReceivePack, each.name.as_bstr()) => Some(oid),
+        _ => None,
+    });
+    Ok(shown.collect())
 }
 
 /// Puts the results of the edits in the places of the commands that they are of.

@@ -185,7 +185,8 @@ impl Side {
     }
 }
 
-/// Shows all repositories below the current directory. Nothing that is missing is fetched.
+/// Shows all repositories below the current directory. Nothing that is missing is fetched. git before 2.47 names commits in
+/// `shallow` that are not there.
 const STATE: &str = r#"
 export GIT_NO_LAZY_FETCH=1
 find . -maxdepth 4 -name HEAD -not -path '*/logs/*' -not -path '*/refs/*' -not -path '*/worktrees/*' | LC_ALL=C sort | while read head; do
@@ -193,7 +194,7 @@ find . -maxdepth 4 -name HEAD -not -path '*/logs/*' -not -path '*/refs/*' -not -
     echo "== $dir"
     cat $head
     git -C $dir for-each-ref --format='%(refname) %(objectname) %(symref)'
-    cat $dir/shallow 2>/dev/null
+    [ -f $dir/shallow ] && while read id; do git -C $dir cat-file -e $id 2>/dev/null && echo $id; done <$dir/shallow
     git -C $dir rev-list --objects --all --missing=print --no-object-names 2>&1 | LC_ALL=C sort
     git -C $dir config --local --get-regexp '^(remote|branch|submodule|extensions)[.]' | grep -v -i znippyuuid | LC_ALL=C sort
     [ -d $dir/../.git ] && git -C $dir/.. ls-files -s
