@@ -78,6 +78,9 @@ pub enum Error {
     /// What a pack builds on is gone, because the archive was rewritten or replaced after it was read.
     #[error("{path}: the archive was rewritten or replaced meanwhile and no longer shows object {oid}, which the pack builds on; nothing was written, push again", path = .path.display())]
     Rewritten { path: PathBuf, oid: gix_hash::ObjectId },
+    /// The file is the old generation of an archive, by another of its names.
+    #[error("{path}: was replaced by generation {generation} of the archive (gc) under another name, and may only be read (a copy of it would be an archive of its own)", path = .path.display())]
+    Superseded { path: PathBuf, generation: u64 },
     /// R26: the open file is gone on the server of a network disk: another machine replaced it.
     #[error("{path}: the archive was replaced by another machine (gc) while it was open; try again", path = .path.display())]
     Stale { path: PathBuf },

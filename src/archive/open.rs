@@ -64,10 +64,19 @@ impl Snapshot {
 
     /// As [`Snapshot::open`], on any disk.
     pub fn open_on(disk: &dyn Disk, path: &Path) -> Result<Snapshot> {
-        let Opened {
-            file, len, recovered, ..
-        } = Opened::open(disk, path)?;
-        Ok(Snapshot::new(path, file, recovered, len))
+        let mut attempt = 1;
+        loop {
+            match Opened::open(disk, path) {
+                // R26: another machine put a new file in its place between two reads.
+                Err(Error::Stale { .. }) if attempt < MAX_REOPENS => attempt += 1,
+                opened => {
+                    let Opened {
+                        file, len, recovered, ..
+                    } = opened?;
+                    return Ok(Snapshot::new(path, file, recovered, len));
+                }
+            }
+        }
     }
 
     /// Makes the snapshot of a state that was found in `medium`.
@@ -325,7 +334,7 @@ impl Opened {
             let (file, stat) = open_file(disk, path, false)?;
             let mut len = stat.len;
             let head = read_head(file.as_ref(), path, len)?;
-            if head.superseded_by.is_some() && !is_same_file(disk, &stat, path) {
+            if head.superseder_of(stat.id).is_some() && !is_same_file(disk, &stat, path) {
                 continue;
             }
             if head.newest_slot().is_some_and(|slot| slot.append > len) {

@@ -164,8 +164,14 @@ pub fn with_handle<T>(
             Some(Some((bytes, view))) => (bytes, view),
             _ => {
                 let (bytes, head) = read_head_bytes(file.as_ref(), path, stat.len)?;
-                if head.superseded_by.is_some() || stat.links == 0 {
-                    // R16: another name of the old generation, or a mount of it. What was written there would be lost.
+                // R16: another name of the old generation, or a mount of it. What was written there would be lost.
+                if let Some(generation) = head.superseder_of(stat.id) {
+                    return Err(Error::Superseded {
+                        path: path.into(),
+                        generation,
+                    });
+                }
+                if stat.links == 0 {
                     break;
                 }
                 let view = look(path, &file, head, stat.len, basis, residence.as_deref())?;

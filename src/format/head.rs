@@ -36,8 +36,40 @@ pub struct Head {
     /// `None` where the magic or the identity line is unreadable: the footer repeats it, and the next writer writes the head again.
     pub ident: Option<Ident>,
     pub slots: [Option<Slot>; 2],
-    /// The generation that replaced this file, where one did.
-    pub superseded_by: Option<u64>,
+    /// What replaced this file, where something did.
+    pub superseded_by: Option<Tombstone>,
+}
+
+/// What is written into a file that a newer generation replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Tombstone {
+    /// The newer generation.
+    pub generation: u64,
+    /// Device and inode number of the file that it was written into. A copy of that file is another one, and nothing replaced it.
+    pub file: (u64, u64),
+}
+
+impl Tombstone {
+    /// Returns the line, padded with spaces.
+    pub fn encode(&self) -> [u8; SLOT_LEN] {
+        let Tombstone { generation, file } = self;
+        let line = format!("{TOMBSTONE}{generation} {}:{}\n", file.0, file.1);
+        let mut bytes = [b' '; SLOT_LEN];
+        bytes[..line.len()].copy_from_slice(line.as_bytes());
+        bytes
+    }
+
+    /// Parses the line; `None` where there is none, or not all of it.
+    pub fn decode(bytes: &[u8]) -> Option<Tombstone> {
+        let end = bytes.iter().position(|b| *b == b'\n')?;
+        let line = std::str::from_utf8(&bytes[..end]).ok()?;
+        let (generation, file) = line.strip_prefix(TOMBSTONE)?.split_once(' ')?;
+        let (device, inode) = file.split_once(':')?;
+        Some(Tombstone {
+            generation: generation.parse().ok()?,
+            file: (device.parse().ok()?, inode.parse().ok()?),
+        })
+    }
 }
 
 /// Why a head is not one of ours.
@@ -72,6 +104,12 @@ impl Head {
         self.ident.is_some() && self.has_all_slots()
     }
 
+    /// Returns the generation that replaced the file, of this device and inode number, that the head was read from.
+    pub fn superseder_of(&self, file: (u64, u64)) -> Option<u64> {
+        let tombstone = self.superseded_by.filter(|tombstone| tombstone.file == file)?;
+        Some(tombstone.generation)
+    }
+
     /// Parses the first [`HEAD_LEN`] bytes of a file.
     ///
     /// # Errors
@@ -88,7 +126,7 @@ impl Head {
                 HeadError::NotArrow
             });
         }
-        let tombstone = SLOT_OFFSETS.map(|at| decode_tombstone(field((at + TOMBSTONE_AT) as usize, SLOT_LEN)));
+        let tombstone = SLOT_OFFSETS.map(|at| Tombstone::decode(field((at + TOMBSTONE_AT) as usize, SLOT_LEN)));
         Ok(Head {
             ident: ident.filter(|_| bytes.starts_with(FILE_MAGIC)),
             slots,
@@ -186,11 +224,6 @@ fn decode_ident(bytes: &[u8]) -> Result<Option<Ident>, HeadError> {
     }))
 }
 
-fn decode_tombstone(bytes: &[u8]) -> Option<u64> {
-    let line = std::str::from_utf8(bytes.split(|b| *b == b'\n').next()?).ok()?;
-    line.strip_prefix(TOMBSTONE)?.parse().ok()
-}
-
 /// Returns the parts of a head that are never changed, with their offsets: all but slots and tombstones.
 pub fn constant_parts(head: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
     let behind = SLOT_OFFSETS.map(|at| (at + TOMBSTONE_AT) as usize + SLOT_LEN);
@@ -241,6 +274,15 @@ mod tests {
             let at = slot.offset() as usize;
             bytes[at..at + SLOT_LEN].copy_from_slice(&slot.encode());
             assert_eq!(Head::decode(&bytes).unwrap().newest_slot(), Some(slot));
+            let tombstone = Tombstone {
+                generation: 4,
+                file: (7, u64::MAX),
+            };
+            bytes[at + SLOT_LEN..at + 2 * SLOT_LEN].copy_from_slice(&tombstone.encode());
+            let superseded = Head::decode(&bytes).unwrap();
+            assert_eq!(superseded.superseder_of(tombstone.file), Some(4));
+            assert_eq!(superseded.superseder_of((7, 8)), None, "a copy");
+            assert_eq!(superseded.newest_slot(), Some(slot));
             bytes[IDENT_AT + 20] ^= 1;
             assert_eq!(Head::decode(&bytes).unwrap().ident, None);
         }

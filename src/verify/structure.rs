@@ -62,8 +62,10 @@ pub(super) fn check_head(check: &mut Check<'_>, opened: &Opened) {
         }
         _ => {}
     }
-    if let Some(generation) = head.superseded_by {
-        let what = format!("the file was replaced by generation {generation}; this is an old copy");
+    // A copy of such a file is an archive of its own.
+    let superseder = file.stat().ok().and_then(|stat| head.superseder_of(stat.id));
+    if let Some(generation) = superseder {
+        let what = format!("the file was replaced by generation {generation} under another name");
         check.find(Finding::new(Severity::Warning, Code::Superseded, what));
     }
     // What the head should be, with the slots and tombstones as far as they can be read.

@@ -50,18 +50,13 @@ fn fixture() -> (tempfile::TempDir, std::path::PathBuf) {
 fn push(path: &Path, name: &str) {
     let object = blob(name);
     let id = id_of(&object);
-    commit(
-        path,
-        vec![pack(&[object])],
-        vec![set(&format!("refs/heads/{name}"), id)],
-    )
-    .unwrap();
+    commit(path, vec![pack(&[object])], vec![set(&format!("refs/x/{name}"), id)]).unwrap();
 }
 
 #[test]
 fn r18_only_an_old_mark_removes() {
     let (_directory, path) = fixture();
-    commit(&path, vec![], vec![delete("refs/heads/b")]).unwrap();
+    commit(&path, vec![], vec![delete("refs/x/b")]).unwrap();
     let first = gc_on(&path, 0, days(14));
     assert_eq!((first.pruned, first.unreachable, first.objects), (0, 1, 3));
     // Any number of runs later, but not long enough.
@@ -77,11 +72,11 @@ fn r18_only_an_old_mark_removes() {
 #[test]
 fn r18_an_object_that_is_reached_again_loses_its_mark() {
     let (_directory, path) = fixture();
-    commit(&path, vec![], vec![delete("refs/heads/b")]).unwrap();
+    commit(&path, vec![], vec![delete("refs/x/b")]).unwrap();
     gc_on(&path, 0, days(14));
-    commit(&path, vec![], vec![set("refs/heads/again", id_of(&blob("b")))]).unwrap();
+    commit(&path, vec![], vec![set("refs/x/again", id_of(&blob("b")))]).unwrap();
     assert_eq!(gc_on(&path, 20, days(14)).unreachable, 0);
-    commit(&path, vec![], vec![delete("refs/heads/again")]).unwrap();
+    commit(&path, vec![], vec![delete("refs/x/again")]).unwrap();
     assert_eq!(gc_on(&path, 30, days(14)).pruned, 0, "it is marked on this day");
     assert_eq!(gc_on(&path, 43, days(14)).pruned, 0);
     assert_eq!(gc_on(&path, 44, days(14)).pruned, 1);
@@ -91,12 +86,12 @@ fn r18_an_object_that_is_reached_again_loses_its_mark() {
 #[test]
 fn r18_what_is_kept_is_whole() {
     let (_directory, path) = fixture();
-    commit(&path, vec![], vec![delete("refs/heads/b")]).unwrap();
+    commit(&path, vec![], vec![delete("refs/x/b")]).unwrap();
     gc_on(&path, 0, days(14));
     let tree = crate::packs::tree("b", &id_of(&blob("b")));
     let id = id_of(&tree);
-    commit(&path, vec![pack(&[tree])], vec![set("refs/heads/tree", id)]).unwrap();
-    commit(&path, vec![], vec![delete("refs/heads/tree")]).unwrap();
+    commit(&path, vec![pack(&[tree])], vec![set("refs/x/tree", id)]).unwrap();
+    commit(&path, vec![], vec![delete("refs/x/tree")]).unwrap();
     let report = gc_on(&path, 14, days(14));
     assert_eq!((report.pruned, report.unreachable), (0, 2));
     assert!(has(&path, "b"));
@@ -107,12 +102,12 @@ fn r18_what_is_kept_is_whole() {
 #[test]
 fn r18_clocks_that_go_wrong() {
     let (_directory, path) = fixture();
-    commit(&path, vec![], vec![delete("refs/heads/b")]).unwrap();
+    commit(&path, vec![], vec![delete("refs/x/b")]).unwrap();
     // Marked by a clock that is years ahead: it counts from the next run's time on.
     gc_on(&path, 5000, days(14));
     assert_eq!(gc_on(&path, 0, days(14)).pruned, 0);
     assert_eq!(gc_on(&path, 1, Expire::Never).pruned, 0);
-    commit(&path, vec![], vec![delete("refs/heads/c")]).unwrap();
+    commit(&path, vec![], vec![delete("refs/x/c")]).unwrap();
     assert_eq!(gc_on(&path, 2, Expire::Now).pruned, 2, "marked or not");
 }
 

@@ -24,7 +24,7 @@ fn fixture() -> (tempfile::TempDir, std::path::PathBuf) {
 
 fn push(path: &Path, content: &str, policy: WritePolicy<'_>) -> znippy::Result<archive::Outcome> {
     let object = blob(content);
-    let edits = vec![set(&format!("refs/heads/{content}"), id_of(&object))];
+    let edits = vec![set(&format!("refs/x/{content}"), id_of(&object))];
     let transaction = Transaction {
         packs: vec![pack(&[object])],
         edits,

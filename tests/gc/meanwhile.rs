@@ -14,7 +14,7 @@ fn fixture() -> (tempfile::TempDir, std::path::PathBuf) {
     let path = directory.path().join("app.znippy");
     archive::create(&path, gix_hash::Kind::Sha1, "refs/heads/main".into()).unwrap();
     let (a, b) = (blob("a"), blob("b"));
-    let edits = vec![set("refs/heads/a", id_of(&a)), set("refs/heads/b", id_of(&b))];
+    let edits = vec![set("refs/x/a", id_of(&a)), set("refs/x/b", id_of(&b))];
     commit(&path, vec![pack(&[a, b])], edits).unwrap();
     (directory, path)
 }
@@ -42,15 +42,10 @@ fn r16_pushes_are_carried_over() {
         for n in 0..100 {
             let object = blob(&format!("new {n}"));
             let id = id_of(&object);
-            commit(
-                &path,
-                vec![pack(&[object])],
-                vec![set(&format!("refs/heads/n/{n}"), id)],
-            )
-            .unwrap();
+            commit(&path, vec![pack(&[object])], vec![set(&format!("refs/x/n/{n}"), id)]).unwrap();
         }
-        commit(&path, vec![], vec![delete("refs/heads/n/7"), delete("refs/heads/b")]).unwrap();
-        commit(&path, vec![], vec![set("refs/heads/again", id_of(&blob("a")))]).unwrap();
+        commit(&path, vec![], vec![delete("refs/x/n/7"), delete("refs/x/b")]).unwrap();
+        commit(&path, vec![], vec![set("refs/x/again", id_of(&blob("a")))]).unwrap();
     });
     let report = report.unwrap();
     assert_eq!((report.carried, report.generation), (102, 2));
@@ -66,7 +61,7 @@ fn r16_pushes_are_carried_over() {
     let txns: Vec<u64> = snapshot.edits().unwrap().iter().map(|row| row.txn).collect();
     assert!(txns.is_sorted_by(|a, b| a < b), "{txns:?}");
     // The next transaction has a number of its own.
-    commit(&path, vec![], vec![delete("refs/heads/again")]).unwrap();
+    commit(&path, vec![], vec![delete("refs/x/again")]).unwrap();
     let edits = Snapshot::open(&path).unwrap().edits().unwrap();
     assert!(edits.last().unwrap().txn > *txns.last().unwrap());
 }
@@ -75,12 +70,12 @@ fn r16_pushes_are_carried_over() {
 #[test]
 fn r9_an_object_that_a_push_relies_on_is_not_pruned() {
     let (_directory, path) = fixture();
-    commit(&path, vec![], vec![delete("refs/heads/b")]).unwrap();
+    commit(&path, vec![], vec![delete("refs/x/b")]).unwrap();
     let b = id_of(&blob("b"));
     let relying = tree("b", &b);
     let id = id_of(&relying);
     let report = gc_while(&path, Expire::Now, || {
-        commit(&path, vec![pack(&[tree("b", &b)])], vec![set("refs/heads/tree", id)]).unwrap();
+        commit(&path, vec![pack(&[tree("b", &b)])], vec![set("refs/x/tree", id)]).unwrap();
     });
     let report = report.unwrap();
     assert_eq!(
@@ -93,9 +88,9 @@ fn r9_an_object_that_a_push_relies_on_is_not_pruned() {
     assert_eq!(snapshot.packs(), 1);
 
     // The same without a pack: a reference to what is being pruned.
-    commit(&path, vec![], vec![delete("refs/heads/tree")]).unwrap();
+    commit(&path, vec![], vec![delete("refs/x/tree")]).unwrap();
     let report = gc_while(&path, Expire::Now, || {
-        commit(&path, vec![], vec![set("refs/heads/rescued", b)]).unwrap();
+        commit(&path, vec![], vec![set("refs/x/rescued", b)]).unwrap();
     });
     assert_eq!(report.unwrap().pruned, 1, "the tree, not the blob");
     assert!(Snapshot::open(&path).unwrap().lookup(&b).unwrap().is_some());
@@ -107,14 +102,14 @@ fn readers_keep_what_they_opened() {
     let (_directory, path) = fixture();
     let old = Snapshot::open(&path).unwrap();
     let b = id_of(&blob("b"));
-    commit(&path, vec![], vec![delete("refs/heads/b")]).unwrap();
+    commit(&path, vec![], vec![delete("refs/x/b")]).unwrap();
     gc_while(&path, Expire::Now, || ()).unwrap();
     assert_eq!(ObjectReader::new(&old).require(&b).unwrap().data.as_slice(), b"b");
-    assert!(old.find_ref("refs/heads/b".into()).unwrap().is_some());
+    assert!(old.find_ref("refs/x/b".into()).unwrap().is_some());
     assert!(
         Snapshot::open(&path)
             .unwrap()
-            .find_ref("refs/heads/b".into())
+            .find_ref("refs/x/b".into())
             .unwrap()
             .is_none()
     );

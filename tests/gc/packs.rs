@@ -8,7 +8,7 @@ use znippy::{
     archive::{self, NewPack, Outcome, PackData, Transaction, WritePolicy},
     format::columns::Proof,
     pack::{EntryTable, header},
-    refs::{Expected, RefEdit, Target},
+    refs::{EditResult, Expected, RefEdit, Target},
 };
 
 /// An object: its kind and its content.
@@ -101,7 +101,7 @@ pub fn delete(name: &str) -> RefEdit {
     }
 }
 
-/// Commits, and returns what the archive said.
+/// Commits, all or nothing.
 pub fn commit(path: &Path, packs: Vec<NewPack>, edits: Vec<RefEdit>) -> znippy::Result<Outcome> {
     let transaction = Transaction {
         packs,
@@ -109,7 +109,10 @@ pub fn commit(path: &Path, packs: Vec<NewPack>, edits: Vec<RefEdit>) -> znippy::
         actor: Some(BString::from("tester")),
         ..Transaction::default()
     };
-    archive::commit(path, transaction, WritePolicy::default())
+    let outcome = archive::commit(path, transaction, WritePolicy::default())?;
+    let is_rejected = |result: &EditResult| matches!(result, EditResult::Rejected(_));
+    assert!(!outcome.results.iter().any(is_rejected), "{:?}", outcome.results);
+    Ok(outcome)
 }
 
 /// Builds a pack of the objects that a file in the sandbox lists, from a repository.

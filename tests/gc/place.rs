@@ -64,8 +64,11 @@ fn r16_hard_links_are_refused() {
     // The other name has the old generation, for reading: it says that it was replaced.
     s.ok("", "git clone -q \"znippy::$A/other\" old && test -f old/two.txt");
     let ran = s.fails("work", "commit three && git push -q \"znippy::$A/other\" main");
-    assert!(ran.stderr.contains("replaced"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("replaced by generation 2"), "{}", ran.stderr);
     s.ok("work", "git push -q \"znippy::$A/app\" main");
+    // A copy of it is an archive of its own.
+    s.ok("", "cp other.znippy copy.znippy");
+    s.ok("work", "git push -q \"znippy::$A/copy\" main");
 }
 
 #[test]

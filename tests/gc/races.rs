@@ -6,8 +6,9 @@ use std::{
     thread,
 };
 
+use gix_hash::ObjectId;
 use znippy::{
-    archive::{self, Expire, GcOptions, Snapshot, WritePolicy},
+    archive::{self, Expire, GcOptions, Snapshot, Transaction, WritePolicy},
     pack::object::ObjectReader,
 };
 
@@ -70,8 +71,6 @@ fn r16_a_thousand_rounds_of_pushes_deletions_merges_and_rewrites() {
                 };
                 match archive::gc(path, options, &mut WritePolicy::default()) {
                     Ok(report) => drop(count.fetch_add(usize::from(report.rewritten), Ordering::Relaxed)),
-                    // Pushes relied on what was pruned, again and again.
-                    Err(znippy::Error::MissingObject { .. }) => {}
                     Err(error) => panic!("{error}"),
                 }
             }
@@ -98,23 +97,24 @@ fn r16_a_thousand_rounds_of_pushes_deletions_merges_and_rewrites() {
 }
 
 /// Returns the references of a snapshot, all of whose objects it must have.
-fn values(snapshot: &Snapshot) -> BTreeMap<String, gix_hash::ObjectId> {
+fn values(snapshot: &Snapshot) -> BTreeMap<String, ObjectId> {
     let reader = ObjectReader::new(snapshot);
     let mut found = BTreeMap::new();
     for reference in snapshot.refs().unwrap() {
         if let znippy::refs::Target::Object { oid, .. } = reference.target {
             let object = reader.require(&oid).unwrap();
-            // The tree and the blob that it names.
-            let blob = gix_hash::ObjectId::from_bytes_or_panic(&object.data[object.data.len() - 20..]);
-            reader.require(&blob).unwrap();
+            if object.kind == gix_object::Kind::Tree {
+                let blob = ObjectId::from_bytes_or_panic(&object.data[object.data.len() - 20..]);
+                reader.require(&blob).unwrap();
+            }
             found.insert(reference.name.to_string(), oid);
         }
     }
     found
 }
 
-/// Pushes a tree with its blob, which others push and delete too, or deletes something.
-fn push(path: &std::path::Path, thread: usize, n: usize, mine: &mut BTreeMap<String, gix_hash::ObjectId>) {
+/// Pushes a tree whose blob comes with it, or is there and may be on its way out; or deletes something.
+fn push(path: &std::path::Path, thread: usize, n: usize, mine: &mut BTreeMap<String, ObjectId>) {
     if n % 5 == 4
         && let Some(name) = mine.keys().next().cloned()
     {
@@ -122,10 +122,35 @@ fn push(path: &std::path::Path, thread: usize, n: usize, mine: &mut BTreeMap<Str
         mine.remove(&name);
         return;
     }
-    let name = format!("refs/heads/{thread}/{}", n % 40);
+    let name = format!("refs/x/{thread}/{}", n % 40);
     let content = blob(&format!("blob {}", n % 20));
-    let object = tree(&format!("file{n}"), &id_of(&content));
+    let blob_id = id_of(&content);
+    let object = tree(&format!("file{n}"), &blob_id);
     let id = id_of(&object);
-    commit(path, vec![pack(&[object, content])], vec![set(&name, id)]).unwrap();
+    let basis = Snapshot::open(path).unwrap();
+    let done = if n % 2 == 0 && basis.shows(&blob_id).unwrap() {
+        let transaction = Transaction {
+            packs: vec![pack(std::slice::from_ref(&object))],
+            edits: vec![set(&name, id)],
+            basis: Some(basis),
+            relies_on: vec![blob_id],
+            ..Transaction::default()
+        };
+        match archive::commit(path, transaction, WritePolicy::default()) {
+            Ok(_) => true,
+            // R9: what it relied on went meanwhile.
+            Err(znippy::Error::Rewritten { .. }) => false,
+            Err(error) => panic!("{error}"),
+        }
+    } else {
+        false
+    };
+    if !done {
+        // This one shows the blob too, for others to rely on.
+        let blob_name = format!("refs/blobs/{thread}/{}", n % 20);
+        let edits = vec![set(&name, id), set(&blob_name, blob_id)];
+        commit(path, vec![pack(&[object, content])], edits).unwrap();
+        mine.insert(blob_name, blob_id);
+    }
     mine.insert(name, id);
 }

@@ -150,9 +150,20 @@ pub fn gc(path: &Path, mut options: GcOptions<'_>, policy: &mut WritePolicy<'_>)
     let mut restarts = 0;
     loop {
         match once(path, &mut options, policy) {
-            Err(Failure::ReliesOnPruned(_)) if restarts < MAX_RESTARTS => restarts += 1,
+            Err(Failure::ReliesOnPruned(_)) if restarts < MAX_RESTARTS => {
+                restarts += 1;
+                if restarts == MAX_RESTARTS {
+                    options.expire = Expire::Never;
+                }
+            }
             Err(Failure::ReliesOnPruned(error) | Failure::Other(error)) => return Err(error),
-            Ok(report) => return Ok(report),
+            Ok(mut report) => {
+                if restarts == MAX_RESTARTS {
+                    let why = "pushes relied on what was to be removed, again and again; nothing was removed this time";
+                    report.warnings.push(why.into());
+                }
+                return Ok(report);
+            }
         }
     }
 }

@@ -11,7 +11,10 @@ use std::{
 
 use crate::{
     error::{Error, Result},
-    format::slot::{SLOT_LEN, SLOT_OFFSETS, TOMBSTONE, TOMBSTONE_AT},
+    format::{
+        head::Tombstone,
+        slot::{SLOT_OFFSETS, TOMBSTONE_AT},
+    },
     media::{Attempt, Disk, DiskFile, LockByte, LockFile, LockMode, Medium},
 };
 
@@ -169,11 +172,12 @@ pub fn busy(path: &Path) -> Error {
 
 /// Says in a file that a newer generation took its place: who has it open by another name must not write to it any more.
 fn write_tombstone(old: &dyn DiskFile, generation: u64) -> io::Result<()> {
-    let line = format!("{TOMBSTONE}{generation}\n");
-    let mut bytes = [b' '; SLOT_LEN];
-    bytes[..line.len()].copy_from_slice(line.as_bytes());
+    let tombstone = Tombstone {
+        generation,
+        file: old.stat()?.id,
+    };
     for slot in SLOT_OFFSETS {
-        Medium::write_all_at(old, slot + TOMBSTONE_AT, &bytes)?;
+        Medium::write_all_at(old, slot + TOMBSTONE_AT, &tombstone.encode())?;
     }
     old.sync_data()
 }
