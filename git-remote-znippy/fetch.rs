@@ -28,7 +28,7 @@ use crate::{
     client::Client,
     config::Config,
     haves::haves,
-    install::{Indexing, Staged, Sync, strictness},
+    install::{Indexing, Staged, Sync, is_known_check, strictness},
     options::Options,
     remote::Remote,
     ui::{self, Progress},
@@ -171,7 +171,7 @@ impl Fetch<'_> {
 
     fn install(&self, mut staged: Staged, id: &ObjectId, table: &EntryTable) -> Result<Brought> {
         let voice = self.options.voice;
-        let (indexing, complete) = match strictness(self.config)? {
+        let (indexing, complete) = match strictness(self.config, &|name| is_known_check(name, voice))? {
             Some(levels) => (Indexing::Strict(levels), false),
             None => match self.distrust() {
                 None => (Indexing::Columns(table), true),

@@ -4,6 +4,7 @@
 //! `.idx` get their names, because git takes a pack for complete when it sees its `.idx`.
 
 use std::{
+    borrow::Cow,
     fs::{File, OpenOptions},
     io::{self, BufWriter, Read, Seek, SeekFrom, Write},
     os::unix::fs::OpenOptionsExt,
@@ -12,7 +13,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use bstr::{BString, ByteSlice};
+use bstr::{BStr, BString, ByteSlice};
 use gix_hash::ObjectId;
 use znippy::pack::{
     EntryTable,
@@ -281,19 +282,52 @@ fn index_by_git(directory: &Path, pack: &Path, levels: &BString, voice: Voice) -
 }
 
 /// Returns the levels of git's object checks that `fetch.fsck.*` sets, in the form of `index-pack --strict=`; `None`
-/// where neither `fetch.fsckObjects` nor `transfer.fsckObjects` asks for checks.
+/// where neither `fetch.fsckObjects` nor `transfer.fsckObjects` asks for checks. Checks that `is_known` does not know are left
+/// out: git warns of them and goes on, but `index-pack` would stop.
 ///
 /// # Errors
 /// Fails where one of them is no boolean.
-pub fn strictness(config: &Config) -> Result<Option<BString>> {
+pub fn strictness(config: &Config, is_known: &dyn Fn(&BStr) -> bool) -> Result<Option<BString>> {
     let asked = match config.bool("fetch.fsckobjects")? {
         Some(asked) => asked,
         None => config.bool("transfer.fsckobjects")?.unwrap_or(false),
     };
+    if !asked {
+        return Ok(None);
+    }
     let levels = config
         .below("fetch.fsck.")
-        .map(|(name, value)| format!("{name}={value}"));
-    Ok(asked.then(|| levels.collect::<Vec<_>>().join(",").into()))
+        .filter_map(|(name, value)| match name == "skiplist" {
+            true => Some([b"skiplist=", &*with_home(value)].concat()),
+            false => is_known(name).then(|| [name.as_bytes(), b"=", value].concat()),
+        });
+    Ok(Some(bstr::join(",", levels).into()))
+}
+
+/// Returns a path with the user's home directory for the `~` that it begins with.
+fn with_home(path: &BStr) -> Cow<'_, [u8]> {
+    match (path.strip_prefix(b"~/"), std::env::var_os("HOME")) {
+        (Some(rest), Some(home)) => Cow::Owned([home.as_encoded_bytes(), b"/", rest].concat()),
+        _ => Cow::Borrowed(path),
+    }
+}
+
+/// Returns whether git has a check of this name, and warns where it has not, as git does. `index-pack` reads its options before it
+/// misses the name of a pack, which has an exit code of its own.
+pub fn is_known_check(name: &BStr, voice: Voice) -> bool {
+    const USAGE: i32 = 129;
+    let status = client::git()
+        .arg("index-pack")
+        .arg(format!("--strict={name}=ignore"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    let is_known = status.is_ok_and(|status| status.code() == Some(USAGE));
+    if !is_known {
+        voice.warning(format_args!("Skipping unknown msg id '{name}'"));
+    }
+    is_known
 }
 
 #[cfg(test)]
@@ -319,7 +353,7 @@ mod tests {
 
     #[test]
     fn strictness_collects_the_levels() {
-        let with = |list: &[(&str, &str)]| strictness(&Config::with(list)).expect("parses");
+        let with = |list: &[(&str, &str)]| strictness(&Config::with(list), &|name| name != "nonsense").expect("parses");
         assert_eq!(with(&[]), None);
         assert_eq!(with(&[("transfer.fsckobjects", "true")]).expect("strict"), "");
         assert_eq!(
@@ -329,9 +363,10 @@ mod tests {
         let list = [
             ("fetch.fsckobjects", "1"),
             ("fetch.fsck.badtimezone", "ignore"),
+            ("fetch.fsck.nonsense", "warn"),
             ("fetch.fsck.skiplist", "/x"),
         ];
         assert_eq!(with(&list).expect("strict"), "badtimezone=ignore,skiplist=/x");
-        assert!(strictness(&Config::with(&[("fetch.fsckobjects", "perhaps")])).is_err());
+        assert!(strictness(&Config::with(&[("fetch.fsckobjects", "perhaps")]), &|_| true).is_err());
     }
 }

@@ -149,6 +149,22 @@ fn objects_that_fsck_refuses_do_not_get_in() {
             "",
             &format!("{clone} -c fetch.fsck.badTimezone=ignore clone -q \"znippy::$A/app\" copy"),
         );
+        let ran = s.ok(
+            "",
+            &format!(
+                "{clone} -c fetch.fsck.badTimezone=warn -c fetch.fsck.nonsense=warn clone \"znippy::$A/app\" copy"
+            ),
+        );
+        assert!(
+            ran.stderr.contains("Skipping unknown msg id 'nonsense'"),
+            "{}",
+            ran.stderr
+        );
+        s.ok("", &format!("git -C work rev-parse bad >.home/skip && {clone} -c fetch.fsck.skipList='~/skip' clone -q \"znippy::$A/app\" copy"));
+        s.fails(
+            "",
+            &format!("{clone} -c fetch.fsck.skipList='~/nothing' clone -q \"znippy::$A/app\" copy"),
+        );
         s.ok("", &format!("{clone} clone -q --single-branch \"znippy::$A/app\" copy"));
     }
     s.ok(

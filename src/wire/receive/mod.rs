@@ -77,8 +77,8 @@ fn converse(
     match request.has_bands() {
         true => {
             let mut band = Sideband::new(writer.get_mut(), BandWidth::Large);
-            for warning in &report.warnings {
-                band.progress(format!("warning: {warning}\n"))?;
+            for note in &report.notes {
+                band.progress(format!("{note}\n"))?;
             }
             band.write_all(&bytes)?;
             writer.end()?;

@@ -21,8 +21,8 @@ pub(super) struct Report {
     pub unpack: Option<String>,
     /// One for each command, in their order.
     pub statuses: Vec<Status>,
-    /// For the user.
-    pub warnings: Vec<String>,
+    /// For the user, a line each.
+    pub notes: Vec<String>,
 }
 
 impl Report {
@@ -31,7 +31,7 @@ impl Report {
         Report {
             unpack: Some(one_line(&why.into())),
             statuses: vec![Status::No("unpacker error".into()); request.commands.len()],
-            warnings: vec![],
+            notes: vec![],
         }
     }
 

@@ -39,7 +39,7 @@ pub(super) fn store(
         Err(Error::InvalidPack { why, .. }) if !request.shallow.is_empty() && why.contains("is missing") => Report {
             unpack: None,
             statuses: vec![Status::No("shallow update not allowed".into()); request.commands.len()],
-            warnings: vec![],
+            notes: vec![],
         },
         Err(error) => Report::failed(request, error.to_string()),
     }
@@ -118,16 +118,16 @@ fn try_store(
             EditResult::Rejected(Rejection::Atomic) => Status::No("atomic push failure".into()),
             EditResult::Rejected(why) => Status::No(why.to_string()),
         });
-    let mut warnings = outcome.warnings;
-    warnings.extend(
+    let mut notes: Vec<String> = outcome.warnings.iter().map(|text| format!("warning: {text}")).collect();
+    notes.extend(
         outcome
             .head_moved
             .map(|branch| format!("HEAD of the archive is now {branch}")),
     );
     if outcome.head_unborn {
-        warnings.push("HEAD of the archive names no branch now: a clone will check out nothing".into());
+        notes.push("warning: HEAD of the archive names no branch now: a clone will check out nothing".into());
     }
-    Ok(report(statuses, results.collect(), warnings))
+    Ok(report(statuses, results.collect(), notes))
 }
 
 /// Returns the values that the client was shown: of these its pack may leave out what they reach.
@@ -140,7 +140,7 @@ fn advertised(snapshot: &Snapshot, policy: &Policy) -> Result<Vec<ObjectId>> {
 }
 
 /// Puts the results of the edits in the places of the commands that they are of.
-fn report(statuses: Vec<Option<Status>>, results: Vec<Status>, warnings: Vec<String>) -> Report {
+fn report(statuses: Vec<Option<Status>>, results: Vec<Status>, notes: Vec<String>) -> Report {
     let mut results = results.into_iter();
     let unknown = || Status::No("not done".into());
     let statuses = statuses
@@ -149,7 +149,7 @@ fn report(statuses: Vec<Option<Status>>, results: Vec<Status>, warnings: Vec<Str
     Report {
         unpack: None,
         statuses: statuses.collect(),
-        warnings,
+        notes,
     }
 }
 
