@@ -15,8 +15,9 @@ use std::{
 use anyhow::{Context, Result, anyhow, bail};
 use bstr::{BString, ByteSlice};
 use gix_hash::{Kind, ObjectId};
+use znippy::quote;
 
-use crate::{config::Config, quote};
+use crate::config::Config;
 
 /// The client's repository. All paths are absolute: git deletes files we name from another directory.
 #[derive(Debug)]

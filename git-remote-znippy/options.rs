@@ -7,8 +7,9 @@ use std::collections::HashMap;
 
 use bstr::{BStr, BString, ByteSlice};
 use gix_hash::ObjectId;
+use znippy::quote::unquote;
 
-use crate::{quote::unquote, ui::Voice};
+use crate::ui::Voice;
 
 /// The reply to one option.
 #[derive(Debug, PartialEq, Eq)]

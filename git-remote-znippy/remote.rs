@@ -13,13 +13,12 @@ use znippy::{
     Error,
     archive::{Durability, Snapshot, WritePolicy},
     locate::{self, Located, Places},
-    media::LockMode,
+    media::{LockMode, unmounted_ancestor},
 };
 
 use crate::{
     client,
     config::{Config, remote_key},
-    guard,
     ui::{self, Voice},
 };
 
@@ -228,7 +227,7 @@ impl Remote {
             }
             Err(error) => return Err(error).with_context(|| format!("{}: cannot look for it", parent.display())),
         }
-        if let Some(point) = guard::unmounted_ancestor(&self.absolute_path()) {
+        if let Some(point) = unmounted_ancestor(&self.absolute_path()) {
             bail!(
                 "{}: not created, because {} is in /etc/fstab but not mounted",
                 path.display(),

@@ -1,12 +1,12 @@
 //! The status lines that end a push. git knows some of their texts and explains them to the user.
 
 use bstr::{BString, ByteSlice};
-use znippy::refs::{EditResult, Rejection};
-
-use crate::{
-    judge::{Update, Verdict},
+use znippy::{
     quote::quoted,
+    refs::{EditResult, Rejection},
 };
+
+use crate::judge::{Update, Verdict};
 
 /// Returns the line that tells git what became of an update.
 pub fn status(update: &Update, result: Option<EditResult>) -> BString {

@@ -4,6 +4,7 @@ use std::{os::unix::ffi::OsStringExt, sync::Arc};
 
 use anyhow::Result;
 use bstr::{BStr, BString, ByteSlice};
+use gix_hash::ObjectId;
 use znippy::{
     archive::{self, HeadHint, NewPack, Outcome, Snapshot, Transaction, WritePolicy},
     format::columns::Proof,
@@ -25,14 +26,14 @@ impl Push<'_> {
         let Prepared {
             spool,
             incomplete,
-            relies_on,
+            mut relies_on,
         } = prepared;
         let edits: Vec<RefEdit> = updates.iter().filter_map(|update| self.edit(update)).collect();
         if self.options.dry_run && self.snapshot.is_none() {
             return Ok(edits.iter().map(|_| EditResult::Applied { old: None }).collect());
         }
         let (packs, directory) = match spool {
-            Some(Spool { pack, directory }) => (vec![self.new_pack(pack, updates)?], Some(directory)),
+            Some(Spool { pack, directory }) => (vec![self.new_pack(pack, updates, &mut relies_on)?], Some(directory)),
             None => (Vec::new(), None),
         };
         let unproven = packs.iter().any(|pack| pack.proof == Proof::None);
@@ -161,7 +162,7 @@ impl Push<'_> {
         Ok(())
     }
 
-    fn new_pack(&self, pack: DiskPack, updates: &[Update]) -> Result<NewPack> {
+    fn new_pack(&self, pack: DiskPack, updates: &[Update], relies_on: &mut Vec<ObjectId>) -> Result<NewPack> {
         let proven = match self.options.dry_run {
             true => None,
             false => self.proven(&pack, updates)?,
@@ -170,6 +171,7 @@ impl Push<'_> {
         let mut entries = Arc::unwrap_or_clone(table);
         let (proof, commits) = match proven {
             Some(proven) => {
+                relies_on.extend(proven.relies_on);
                 (entries.kinds, entries.sizes) = (proven.kinds, proven.sizes);
                 (proven.proof, proven.commits)
             }

@@ -31,6 +31,7 @@
 //! | [`trust`] | who can have written a file; nothing of what is in it |
 //! | [`pack`] | git's packs: reading objects, walking the graph, building packs; nothing of archives |
 //! | [`mod@format`] | what every byte of the file means, and how to tell a whole commit from a torn one; nothing of git |
+//! | [`quote`] | git's quoting of names and values in lines of text |
 //! | [`media`] | bytes at offsets, syncs, and the lock; nothing of formats |
 //!
 //! The binaries sit on top: `git-remote-znippy` speaks git's remote helper protocol, `znippy` is the command line. Only they
@@ -47,6 +48,7 @@ pub mod locate;
 pub mod media;
 pub mod pack;
 pub mod policy;
+pub mod quote;
 pub mod refs;
 pub mod trust;
 pub mod verify;

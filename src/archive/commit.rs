@@ -79,7 +79,9 @@ fn check_basis(snapshot: &Snapshot, transaction: &Transaction) -> Result<()> {
         // What no reference reaches may be there, and yet not all that it needs.
         let is_live = snapshot.shows(id)?
             || match head {
-                Some(head) if reader.contains(id)? => is_ancestor(&reader, id, &head, Some(MAX_COMMITS))? == Some(true),
+                Some(head) if matches!(reader.header(id)?, Some((Kind::Commit, _))) => {
+                    is_ancestor(&reader, id, &head, Some(MAX_COMMITS))? == Some(true)
+                }
                 _ => false,
             };
         if !is_live {

@@ -4,7 +4,7 @@
 //! hidden temporary file that no one takes for an archive); after it, the whole archive.
 
 use std::{
-    fs, io,
+    io,
     path::{Path, PathBuf},
 };
 
@@ -29,7 +29,7 @@ use crate::{
         recover::State,
         slot::Slot,
     },
-    media::{Disk, FileKind},
+    media::{Disk, FileKind, unmounted_ancestor},
     pack::{EntryTable, Kind as ObjectKind, object::ObjectReader},
     refs::{
         EditResult, Expected, RefEdit, Target,
@@ -215,25 +215,16 @@ fn parent_of(disk: &dyn Disk, path: &Path) -> Result<PathBuf> {
         None => return Err(Error::IsDirectory { path: path.into() }),
     };
     let is_directory = disk.stat(&parent).is_ok_and(|stat| stat.kind == FileKind::Directory);
-    if !is_directory || unmounted_ancestor(&parent).is_some() {
+    // A backup must not go into an empty mount point, to be hidden as soon as the disk is back.
+    let is_unmounted = || {
+        parent
+            .canonicalize()
+            .is_ok_and(|parent| unmounted_ancestor(&parent).is_some())
+    };
+    if !is_directory || is_unmounted() {
         return Err(Error::MissingParent { path: path.into() });
     }
     Ok(parent)
-}
-
-/// Returns the mount point above `directory` that the system's table names and that nothing is mounted on. A backup must not
-/// go into an empty mount point, to be hidden as soon as the disk is back.
-fn unmounted_ancestor(directory: &Path) -> Option<PathBuf> {
-    let directory = directory.canonicalize().ok()?;
-    let table = fs::read_to_string("/etc/fstab").ok()?;
-    let mounted = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    let mounted: Vec<_> = mounted.lines().filter_map(|line| line.split(' ').nth(4)).collect();
-    let configured = table.lines().filter(|line| !line.trim_start().starts_with('#'));
-    let mut points = configured
-        .filter_map(|line| line.split_whitespace().nth(1))
-        .filter(|point| *point != "/");
-    let missing = |point: &&str| directory.starts_with(point) && point.starts_with('/') && !mounted.contains(point);
-    points.find(missing).map(PathBuf::from)
 }
 
 /// Makes a new name durable. Disks that cannot sync a directory say EINVAL, which is not an error: there is nothing to do.

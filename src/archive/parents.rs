@@ -26,6 +26,14 @@ const MAX_COMMITS: usize = 1000;
 /// Reads an object from the repository that pushes; `None` where it cannot. The answer is hashed before it is believed.
 pub type Theirs<'a> = dyn FnMut(&oid) -> Option<Object> + Send + 'a;
 
+/// What an archive is known to have.
+#[derive(Default)]
+pub struct Known {
+    pub objects: HashSet<ObjectId>,
+    /// The commits that this follows from.
+    pub parents: Vec<ObjectId>,
+}
+
 /// Returns objects that are in `archive`, which is closed, because a commit or tree there refers to them: the entries of the
 /// directories that the new commits changed, as they were in the parents. Fewer than there are where that would take long.
 ///
@@ -38,14 +46,14 @@ pub fn reached_by_parents(
     store: &dyn PackStore,
     tips: &[ObjectId],
     theirs: Option<&mut Theirs<'_>>,
-) -> Result<HashSet<ObjectId>> {
+) -> Result<Known> {
     let format = store.object_format();
     let mut objects = Objects {
         new: ObjectReader::new(store),
         old: ObjectReader::new(archive),
         theirs,
     };
-    let mut known = HashSet::new();
+    let (mut known, mut live_parents) = (HashSet::new(), vec![]);
     let mut pairs = vec![];
     let (mut seen, mut queue) = (HashSet::new(), tips.to_vec());
     while let Some(id) = queue.pop().filter(|_| seen.len() < MAX_COMMITS) {
@@ -62,6 +70,7 @@ pub fn reached_by_parents(
                 None if archive.shows(&parent)? || archive.lookup(&parent)?.is_some() => {
                     let old_tree = objects.old(&parent)?.and_then(|object| commit(&object, format));
                     known.insert(parent);
+                    live_parents.push(parent);
                     old_tree.map(|(tree, _)| {
                         known.insert(tree);
                         tree
@@ -102,7 +111,10 @@ pub fn reached_by_parents(
             }
         });
     }
-    Ok(known)
+    Ok(Known {
+        objects: known,
+        parents: live_parents,
+    })
 }
 
 /// Where objects are read: new ones from the pack, old ones from whoever pushes, else from the archive.

@@ -3,13 +3,13 @@
 //! git does not hash what it copies from its packs, and grafts or a shallow history make it leave objects out without a
 //! word: a pack that was merely built is not yet one that can be cloned.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 
 use gix_hash::{ObjectId, oid};
 
 use super::{
     Snapshot,
-    parents::{Theirs, reached_by_parents},
+    parents::{Known, Theirs, reached_by_parents},
 };
 use crate::{
     error::{Error, Result},
@@ -30,6 +30,8 @@ pub struct Proven {
     pub sizes: Vec<u64>,
     /// The pack's commits, sorted by id.
     pub commits: Vec<CommitRow>,
+    /// Objects of the archive that the proof found there: it holds as long as these do.
+    pub relies_on: Vec<ObjectId>,
 }
 
 /// Reads and hashes every object of `pack`, and checks that whatever it refers to is in it or in `archive`.
@@ -52,23 +54,33 @@ pub fn prove(
     let table = store.entries(pack)?;
     let closed = archive.is_none_or(Snapshot::is_closed);
     let known = Mutex::new((None, theirs));
+    let looked_up = Mutex::new(vec![]);
     let finder = archive.map(|archive| Finder::new(archive));
     let is_there = |id: &oid, _| -> Result<bool> {
         let Some(archive) = archive else { return Ok(false) };
-        let mut known = known.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
         if closed {
             let (known, theirs) = &mut *known;
             // Only a pack that refers to something outside of it asks.
             let known = known.get_or_insert_with(|| {
                 reached_by_parents(archive, store, tips, theirs.as_deref_mut()).unwrap_or_default()
             });
-            if known.contains(id) {
+            if known.objects.contains(id) {
                 return Ok(true);
             }
         }
         drop(known);
         match &finder {
-            Some(finder) => Ok(finder.find(id)?.is_some()),
+            Some(finder) => {
+                let found = finder.find(id)?.is_some();
+                if found {
+                    looked_up
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .push(id.to_owned());
+                }
+                Ok(found)
+            }
             None => Ok(false),
         }
     };
@@ -89,11 +101,17 @@ pub fn prove(
     refuse_unsound(&store.pack_name(pack), &resolved)?;
     let commits = commits.finish(archive)?;
     let Resolved { kinds, sizes, .. } = resolved;
+    let mut relies_on = looked_up.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let (known, _) = known.into_inner().unwrap_or_else(PoisonError::into_inner);
+    relies_on.extend(known.into_iter().flat_map(|known: Known| known.parents));
+    relies_on.sort_unstable();
+    relies_on.dedup();
     Ok(Proven {
         proof: if closed { Proof::Closed } else { Proof::Names },
         kinds,
         sizes,
         commits,
+        relies_on,
     })
 }
 

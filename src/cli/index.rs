@@ -14,7 +14,7 @@ use znippy::{
     pack::PackStore,
 };
 
-use super::{Done, exit, exit::Exit, locking, open, output::Output, progress::Bar};
+use super::{Done, each::each, exit::Exit, locking, open, output::Output, progress::Bar};
 
 /// How often `--wait` looks whether another run has finished.
 const WAIT_PAUSE: Duration = Duration::from_millis(100);
@@ -30,7 +30,8 @@ Examples:
   znippy index --wait app && znippy ...   go on when another run has finished
 
 With --json: path, unproven_packs (left), proven_packs (by this run), damaged (a list of pack, oid, offset, why),
-missing (a list of pack, oid, from), unreadable (a list of pack, why). Damage gives exit code 5; `znippy verify --full` tells what it affects.")]
+missing (a list of pack, oid, from), unreadable (a list of pack, why). Damage gives exit code 5; `znippy verify --full` tells what it affects.
+For an archive that cannot be read: path, error, exit_code.")]
 pub struct Args {
     /// Only say what there is to do
     #[arg(long, conflicts_with_all = ["rebuild", "wait", "detach"])]
@@ -101,16 +102,7 @@ pub fn run(args: &Args, output: &mut Output) -> Done {
         // Neither fails where it matters: a new process leads no group, and a lower priority is always allowed.
         let _ = (rustix::process::setsid(), rustix::process::nice(10));
     }
-    let mut worst = Exit::Done;
-    for path in &args.paths {
-        let done = one(args, path, output);
-        output.flush()?;
-        worst = worst.max(done.unwrap_or_else(|error| {
-            exit::report(&error, output);
-            exit::code(&error)
-        }));
-    }
-    Ok(worst)
+    each(&args.paths, args.json, output, |path, output| one(args, path, output))
 }
 
 fn one(args: &Args, path: &Path, output: &mut Output) -> Done {

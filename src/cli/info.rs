@@ -7,7 +7,7 @@ use indicatif::HumanBytes;
 use serde::Serialize;
 use znippy::archive::Info;
 
-use super::{Done, escape, exit, exit::Exit, open, output::Output};
+use super::{Done, each::each, escape, exit::Exit, open, output::Output};
 
 /// Show what archives hold: format, identity, refs, packs, objects, bytes
 ///
@@ -55,54 +55,29 @@ struct Record<'a> {
     warnings: &'a [String],
 }
 
-/// The JSON record of an archive that could not be read.
-#[derive(Serialize)]
-struct Failure<'a> {
-    path: &'a str,
-    error: String,
-    exit_code: u8,
-}
-
 /// Shows each archive in turn.
 pub fn run(args: &Args, output: &mut Output) -> Done {
-    let mut worst = Exit::Done;
-    for (index, path) in args.paths.iter().enumerate() {
-        if index > 0 && !args.json {
+    let mut is_first = true;
+    each(&args.paths, args.json, output, |path, output| {
+        if !args.json && !std::mem::take(&mut is_first) {
             output.line("")?;
         }
         let shown = path.to_string_lossy();
-        match read(path) {
-            Ok((info, warnings)) => {
-                for warning in &warnings {
-                    output.warning(&format!("{shown}: {warning}"));
-                }
-                if args.json {
-                    output.json(&record(&shown, &info, &warnings))?;
-                } else {
-                    show(path, &info, output)?;
-                }
-            }
-            Err(error) => {
-                let code = exit::code(&error);
-                worst = worst.max(code);
-                if args.json {
-                    output.json(&Failure {
-                        path: &shown,
-                        error: format!("{error:#}"),
-                        exit_code: code as u8,
-                    })?;
-                } else {
-                    output.line(format!(
-                        "{}\n  cannot be read",
-                        escape::text(path.as_os_str().as_encoded_bytes())
-                    ))?;
-                }
-                output.flush()?;
-                exit::report(&error, output);
-            }
+        let read = read(path);
+        if read.is_err() && !args.json {
+            let name = escape::text(path.as_os_str().as_encoded_bytes());
+            output.line(format!("{name}\n  cannot be read"))?;
         }
-    }
-    Ok(worst)
+        let (info, warnings) = read?;
+        for warning in &warnings {
+            output.warning(&format!("{shown}: {warning}"));
+        }
+        match args.json {
+            true => output.json(&record(&shown, &info, &warnings))?,
+            false => show(path, &info, output)?,
+        }
+        Ok(Exit::Done)
+    })
 }
 
 fn read(path: &Path) -> anyhow::Result<(Info, Vec<String>)> {

@@ -3,6 +3,7 @@
 //! The doc comments of the argument types are the help texts and, through clap_mangen, the manual pages.
 
 mod config;
+mod each;
 mod escape;
 mod exit;
 mod gc;

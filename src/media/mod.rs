@@ -25,6 +25,7 @@ pub use local::LocalDisk;
 pub use lock::{LockByte, LockGuard, LockMode, lock_with_timeout, wait_for};
 pub use lock_file::{Attempt, Holder, LockFile, lock_path, read as read_lock_file};
 pub use mem::MemMedium;
+pub use mounts::unmounted_ancestor;
 pub use prefetch::Prefetched;
 pub use reach::LockReach;
 pub use uring::{Ring, RingError};

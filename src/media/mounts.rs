@@ -1,6 +1,13 @@
 //! What is mounted where.
 
-use std::{ffi::OsString, fs, os::unix::ffi::OsStringExt, path::Path};
+use std::{
+    ffi::OsString,
+    fs,
+    os::unix::ffi::OsStringExt,
+    path::{Path, PathBuf},
+};
+
+use bstr::ByteSlice;
 
 /// A line of `/proc/self/mountinfo`, as far as it is of use (proc_pid_mountinfo(5)).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +25,26 @@ pub struct Mount {
 /// Returns whether something is mounted at `path`, which has no symbolic links. Where that cannot be told, nothing is.
 pub fn is_mount_point(path: &Path) -> bool {
     all().iter().any(|mount| Path::new(&mount.point) == path)
+}
+
+/// Returns the mount point above `path`, which is absolute, that fstab(5) names and that nothing is mounted on: what is looked
+/// for may be on that disk.
+pub fn unmounted_ancestor(path: &Path) -> Option<PathBuf> {
+    let table = fs::read("/etc/fstab").unwrap_or_default();
+    let mounted: Vec<PathBuf> = all().into_iter().map(|mount| mount.point.into()).collect();
+    // Where the system does not tell what is mounted, everything may be.
+    (!mounted.is_empty())
+        .then(|| unmounted(path, &table, &mounted))
+        .flatten()
+}
+
+fn unmounted(path: &Path, table: &[u8], mounted: &[PathBuf]) -> Option<PathBuf> {
+    let lines = table.lines().filter(|line| !line.trim_start().starts_with(b"#"));
+    lines
+        .filter_map(|line| line.fields().nth(1))
+        .map(|field| PathBuf::from(OsString::from_vec(unescape(field))))
+        .filter(|point| point.is_absolute() && point.parent().is_some() && path.starts_with(point))
+        .find(|point| !mounted.contains(point))
 }
 
 /// Returns everything that is mounted; nothing where the system does not tell.
@@ -70,6 +97,21 @@ fn unescape(field: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_disk_that_fstab_names_and_nobody_mounted_is_noticed() {
+        let table = b"# comment\n/dev/sda1 / ext4 defaults 0 1\nnas:/x /mnt/nas nfs noauto 0 0\n\
+            /dev/sdb1 /mnt/my\\040disk ext4 defaults 0 2\nUUID=1 none swap sw 0 0\n";
+        let found = |path: &str, mounted: &[&str]| {
+            let mounted: Vec<PathBuf> = mounted.iter().map(PathBuf::from).collect();
+            unmounted(Path::new(path), table, &mounted)
+        };
+        assert_eq!(found("/mnt/nas/app.znippy", &["/"]), Some("/mnt/nas".into()));
+        assert_eq!(found("/mnt/my disk/a/app.znippy", &["/"]), Some("/mnt/my disk".into()));
+        assert_eq!(found("/mnt/nas2/app.znippy", &["/"]), None);
+        assert_eq!(found("/home/app.znippy", &["/"]), None);
+        assert_eq!(found("/mnt/nas/app.znippy", &["/", "/mnt/nas"]), None);
+    }
 
     #[test]
     fn lines_are_parsed() {

@@ -7,8 +7,8 @@
 use std::io::BufRead;
 
 use bstr::{BString, ByteSlice};
+use znippy::quote::unquoted;
 
-use super::quote::unquoted;
 use crate::cli::{escape, exit};
 
 /// One request of the input.

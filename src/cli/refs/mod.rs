@@ -10,7 +10,6 @@ mod head;
 mod list;
 mod objects;
 mod plan;
-mod quote;
 mod session;
 mod update;
 

@@ -64,8 +64,9 @@ fn try_store(
     };
     let mut statuses: Vec<Option<Status>> = request.commands.iter().map(refuse_early).collect();
     let new: Vec<ObjectId> = request.commands.iter().filter_map(|command| command.new).collect();
+    let mut relies_on = advertised(snapshot, policy)?;
     let pack = match pack {
-        Some(pack) => Some(proven(snapshot, pack, &new)?),
+        Some(pack) => Some(proven(snapshot, pack, &new, &mut relies_on)?),
         None => None,
     };
     let edits = edits(snapshot, pack.as_ref(), request, &mut statuses)?;
@@ -81,9 +82,9 @@ fn try_store(
     let rewinds: Vec<bool> = edits.iter().map(|edit| edit.rewinds).collect();
     let transaction = Transaction {
         basis: Some(snapshot.clone()),
-        relies_on: advertised(snapshot, policy)?,
         packs: pack.into_iter().map(|(_, pack)| pack).collect(),
         edits,
+        relies_on,
         atomic: request.is_atomic(),
         actor,
         settings: request
@@ -179,8 +180,14 @@ fn receive(
 }
 
 /// Proves that every object bears its name and that nothing is missing.
-fn proven(snapshot: &Snapshot, pack: DiskPack, tips: &[ObjectId]) -> Result<(DiskPack, NewPack)> {
+fn proven(
+    snapshot: &Snapshot,
+    pack: DiskPack,
+    tips: &[ObjectId],
+    relies_on: &mut Vec<ObjectId>,
+) -> Result<(DiskPack, NewPack)> {
     let proven = prove(Some(snapshot), &pack, 0, tips, None, None)?;
+    relies_on.extend(proven.relies_on);
     let file = pack.file().try_clone().map_err(Error::io(SPOOL, "read"))?;
     let mut entries = pack.table().as_ref().clone();
     (entries.kinds, entries.sizes) = (proven.kinds, proven.sizes);
