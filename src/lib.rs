@@ -13,6 +13,10 @@
 //! slots. A crash leaves either a tail that is not a whole commit, which readers ignore and the next writer cuts off, or a
 //! whole one, which counts. Every byte is covered by a checksum that the commit's identity depends on.
 //!
+//! A *gc* writes the archive anew, as the next *generation*: one pack with everything that is kept, the references, and the history
+//! of their moves. It works beside pushes and readers, carries over what comes in meanwhile, and takes the old file's place by a
+//! rename under the writer lock.
+//!
 //! A *snapshot* is the state that one commit made. Opening one takes no lock and a handful of reads, whatever the size of the
 //! archive: the head, the footer, and at most two rows for the references. Object look-ups go through a table a pack, which is
 //! searched in place.

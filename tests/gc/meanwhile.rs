@@ -35,6 +35,13 @@ fn gc_while(path: &Path, expire: Expire, work: impl Fn()) -> znippy::Result<GcRe
     archive::gc(path, options, &mut WritePolicy::default())
 }
 
+/// Checks the archive down to its last object.
+fn verified(path: &Path) {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_znippy"));
+    let output = command.args(["verify", "--full"]).arg(path).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
 #[test]
 fn r16_pushes_are_carried_over() {
     let (_directory, path) = fixture();
@@ -60,6 +67,7 @@ fn r16_pushes_are_carried_over() {
     }
     let txns: Vec<u64> = snapshot.edits().unwrap().iter().map(|row| row.txn).collect();
     assert!(txns.is_sorted_by(|a, b| a < b), "{txns:?}");
+    verified(&path);
     // The next transaction has a number of its own.
     commit(&path, vec![], vec![delete("refs/x/again")]).unwrap();
     let edits = Snapshot::open(&path).unwrap().edits().unwrap();
@@ -93,6 +101,7 @@ fn r9_an_object_that_a_push_relies_on_is_not_pruned() {
         commit(&path, vec![], vec![set("refs/x/rescued", b)]).unwrap();
     });
     assert_eq!(report.unwrap().pruned, 1, "the tree, not the blob");
+    verified(&path);
     assert!(Snapshot::open(&path).unwrap().lookup(&b).unwrap().is_some());
 }
 

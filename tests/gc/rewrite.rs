@@ -79,13 +79,16 @@ fn a_rewrite_keeps_everything_in_one_pack() {
             .stdout;
         let file = s.ok("", "od -An -v -tx1 app.znippy | tr -d ' \\n'").stdout;
         assert!(file.contains(pack.trim()), "the pack was sent as it is stored");
+        s.ok("", "znippy verify --full app");
         // And life goes on.
         s.ok("work", "commit later && git push -q a main");
         s.ok(
             "",
             "git clone -q \"znippy::$A/app\" later && git -C later fsck --full --strict && test -f later/later.txt",
         );
+        s.ok("", "znippy verify --full app");
         assert_eq!(gc(&s, "")["generation"], 3);
+        s.ok("", "znippy verify --full app");
         assert_no_leftovers(&s);
     }
 }
