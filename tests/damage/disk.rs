@@ -77,7 +77,7 @@ impl DiskFile for MemFile {
     }
 }
 
-/// A disk on which every path is the same file.
+/// A disk on which every path is the same file, but for hidden ones, which are not there.
 pub struct MemDisk {
     pub file: Arc<MemFile>,
 }
@@ -92,8 +92,17 @@ impl MemDisk {
     }
 }
 
+/// Fails for a path that is not the file's.
+fn exists(path: &Path) -> io::Result<()> {
+    match path.to_string_lossy().starts_with('.') {
+        true => Err(io::ErrorKind::NotFound.into()),
+        false => Ok(()),
+    }
+}
+
 impl Disk for MemDisk {
-    fn open(&self, _path: &Path, _write: bool) -> io::Result<Arc<dyn DiskFile>> {
+    fn open(&self, path: &Path, _write: bool) -> io::Result<Arc<dyn DiskFile>> {
+        exists(path)?;
         Ok(self.file.clone())
     }
     fn create_new(&self, _path: &Path) -> io::Result<Arc<dyn DiskFile>> {
@@ -102,7 +111,8 @@ impl Disk for MemDisk {
     fn temporary(&self, _path: &Path) -> io::Result<Box<dyn Temporary>> {
         Err(io::ErrorKind::Unsupported.into())
     }
-    fn stat(&self, _path: &Path) -> io::Result<Stat> {
+    fn stat(&self, path: &Path) -> io::Result<Stat> {
+        exists(path)?;
         self.file.stat()
     }
     fn rename(&self, _from: &Path, _to: &Path) -> io::Result<()> {
