@@ -150,7 +150,8 @@ fn tell(report: &Report, output: &mut Output) -> anyhow::Result<()> {
     let path = report.path.to_string_lossy();
     for finding in &report.findings {
         let line = format!("{path}: {}", sentence(finding));
-        output.line(output.name(line.as_bytes()).into_owned())?;
+        let line = output.name(line.as_bytes()).into_owned();
+        output.line(line)?;
     }
     if report.worst.is_none() && output.is_quiet() {
         return Ok(());
@@ -179,7 +180,8 @@ fn tell(report: &Report, output: &mut Output) -> anyhow::Result<()> {
         amount = format!("{amount}, {} objects", checked.objects);
     }
     let line = format!("{path}: {verdict} (checked {amount})");
-    output.line(output.name(line.as_bytes()).into_owned())?;
+    let line = output.name(line.as_bytes()).into_owned();
+    output.line(line)?;
     if !report.not_checked.is_empty() && !output.is_quiet() {
         output.note(&format!("{path}: not checked: {}", report.not_checked.join("; ")));
     }
