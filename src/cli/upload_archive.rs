@@ -49,21 +49,17 @@ pub fn run(args: &Args, output: &mut Output) -> Done {
         .tempdir_in(spool_directory())
         .context("cannot make a temporary repository")?;
     upload_archive::prepare(&snapshot, &arguments, directory.path())?;
-    // The environment may name another repository.
     let mut command = Command::new("git");
-    for (name, _) in std::env::vars_os() {
-        let is_local = [
-            "GIT_DIR",
-            "GIT_WORK_TREE",
-            "GIT_OBJECT_DIRECTORY",
-            "GIT_COMMON_DIR",
-            "GIT_INDEX_FILE",
-        ]
-        .iter()
-        .any(|local| name == *local);
-        if is_local || name == "GIT_ALTERNATE_OBJECT_DIRECTORIES" {
-            command.env_remove(name);
-        }
+    // The environment may name another repository.
+    for name in [
+        "GIT_DIR",
+        "GIT_WORK_TREE",
+        "GIT_COMMON_DIR",
+        "GIT_OBJECT_DIRECTORY",
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+        "GIT_INDEX_FILE",
+    ] {
+        command.env_remove(name);
     }
     let child = command
         .arg("upload-archive")

@@ -55,9 +55,12 @@ pub enum IncomingError {
     /// It is no pack, or one that needs others.
     #[error("{0}")]
     Invalid(String),
-    /// It is larger than the limits allow.
+    /// It is larger than the limits allow. The words are those of git's own server.
     #[error("pack exceeds maximum allowed size")]
     TooLarge,
+    /// An object in it is larger than the limits allow.
+    #[error("an object of {size} bytes exceeds the limit of {limit}")]
+    ObjectTooLarge { size: u64, limit: u64 },
 }
 
 /// An entry of the pack, in the order of the stream.

@@ -112,11 +112,13 @@ fn what_is_cut_or_changed_is_refused() {
     let limits = |pack, object| Limits { pack, object };
     let len = bytes.len() as u64;
     assert!(receive(&bytes, repo.format, limits(len, u64::MAX)).is_ok());
-    for limits in [limits(len - 1, u64::MAX), limits(11, u64::MAX), limits(u64::MAX, 10)] {
-        let refused = receive(&bytes, repo.format, limits);
-        assert!(
-            matches!(refused, Err(IncomingError::TooLarge)),
-            "{limits:?}: {refused:?}"
-        );
+    for most in [0, 11, len - 1] {
+        let refused = receive(&bytes, repo.format, limits(most, u64::MAX));
+        assert!(matches!(refused, Err(IncomingError::TooLarge)), "{most}: {refused:?}");
     }
+    let refused = receive(&bytes, repo.format, limits(u64::MAX, 10));
+    assert!(
+        matches!(refused, Err(IncomingError::ObjectTooLarge { limit: 10, .. })),
+        "{refused:?}"
+    );
 }

@@ -259,6 +259,49 @@ fn a_push_that_breaks_off_leaves_nothing() {
     );
 }
 
+/// R5: of those who push to the same reference at once one wins, and those who push to others all land.
+#[test]
+fn pushes_at_once_do_not_overwrite_each_other() {
+    let s = sandbox();
+    s.ok("", "git config --global protocol.ext.allow always");
+    let clients = 6;
+    for n in 0..clients {
+        s.ok(
+            "",
+            &format!("git clone -q \"znippy::$A/app\" c{n} && cd c{n} && git commit -q --allow-empty -m {n}"),
+        );
+    }
+    let won = std::sync::atomic::AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for n in 0..clients {
+            let (s, won) = (&s, &won);
+            scope.spawn(move || {
+                let push = format!("git --git-dir=c{n}/.git push -q 'ext::znippy %s app'");
+                s.ok("", &format!("{push} HEAD:refs/heads/own{n}"));
+                won.fetch_add(
+                    usize::from(s.sh("", &format!("{push} HEAD:main")).code == 0),
+                    std::sync::atomic::Ordering::Relaxed,
+                );
+            });
+        }
+    });
+    assert_eq!(won.into_inner(), 1);
+    s.ok(
+        "",
+        "git clone -q --mirror \"znippy::$A/app\" all && git -C all fsck --full --strict",
+    );
+    assert_eq!(
+        s.ok("all", "git for-each-ref 'refs/heads/own*'").stdout.lines().count(),
+        clients
+    );
+    let main = s.ok("all", "git rev-parse main").text().to_owned();
+    assert!(
+        s.ok("all", "git for-each-ref --format='%(objectname)' 'refs/heads/own*'")
+            .stdout
+            .contains(&main)
+    );
+}
+
 #[test]
 fn what_is_no_archive_is_no_server() {
     let s = sandbox();

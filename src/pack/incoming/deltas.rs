@@ -130,12 +130,15 @@ impl Builder<'_> {
 
     fn build(&mut self, at: usize, base: &[u8]) -> Result<Vec<u8>, IncomingError> {
         let delta = self.inflate(at)?;
-        let mut data = Vec::new();
-        match delta::apply(base, &delta, self.most, &mut data) {
-            Ok(()) => Ok(data),
-            Err("the object exceeds the size limit") => Err(IncomingError::TooLarge),
-            Err(why) => Err(invalid(self.entries[at].offset, why)),
+        let wrong = |why| invalid(self.entries[at].offset, why);
+        let size = delta::parse_header(&delta).map_err(wrong)?.result_size;
+        if size > self.most {
+            let limit = self.most;
+            return Err(IncomingError::ObjectTooLarge { size, limit });
         }
+        let mut data = Vec::new();
+        delta::apply(base, &delta, self.most, &mut data).map_err(wrong)?;
+        Ok(data)
     }
 }
 

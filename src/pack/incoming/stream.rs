@@ -63,7 +63,7 @@ impl<'i, 'f> Stream<'i, 'f> {
         self.crc32 = crc32fast::Hasher::new();
         let (kind, size, header_len) = self.entry_header()?;
         if size > most {
-            return Err(IncomingError::TooLarge);
+            return Err(IncomingError::ObjectTooLarge { size, limit: most });
         }
         let mut name = match kind {
             EntryKind::Base(kind) => {
