@@ -52,7 +52,7 @@ fn cut(disk: &MemDisk, model: &Model, len: usize) {
     }
 }
 
-/// A write that stopped at any byte: the state before is shown, verify names the tail, and the next push cuts it off.
+/// R4: a write that stopped at any byte: the state before is shown, verify names the tail, and the next push cuts it off.
 #[test]
 fn a_push_behind_every_torn_tail() {
     let directory = tempfile::tempdir().unwrap();

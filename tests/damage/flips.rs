@@ -181,7 +181,7 @@ fn look(disk: &MemDisk, model: &Model, piece: &Piece, at: u64) -> Result<(), Str
     }
 }
 
-/// Head, metadata, columns, packs, padding, footers of a few pushes.
+/// R19, R28: head, metadata, columns, packs, padding, footers of a few pushes.
 #[test]
 fn every_bit_of_a_few_pushes() {
     let directory = tempfile::tempdir().unwrap();
@@ -207,7 +207,7 @@ fn bits_of_merged_pushes() {
     flip(&Model::small(directory.path(), 67), 251, false);
 }
 
-/// A pack with a block index.
+/// R19: a pack with a block index.
 #[test]
 fn bits_of_a_large_table() {
     let directory = tempfile::tempdir().unwrap();
