@@ -4,7 +4,7 @@
 //! a few bytes, read under the lock, show that nothing of it has changed:
 //!
 //! - the path still names the open file;
-//! - the head is the same, byte for byte: slots name the last confirmed commit by its id, so the confirmed state is the same;
+//! - the head is the same from the identity line to the last tombstone, byte for byte: slots name the last confirmed commit by its id, so the confirmed state is the same;
 //! - the length is the same, and where commits lie beyond the slot, so are the last bytes of the file: they end with the digest
 //!   of the footer, which names the last commit by its id.
 

@@ -15,7 +15,7 @@ use crate::{
     error::{Error, Result},
     format::{
         commit::EncodedCommit,
-        head::{self, Head},
+        head::{self, Changing, Head},
         recover::{Recovered, Scrutiny, State, Tail, recover},
         slot::{SLOT_LEN, Slot},
     },
@@ -62,8 +62,8 @@ struct Open {
 
 /// A state of the file, and the bytes by which to see that it is still that.
 struct Known {
-    /// All of the head.
-    head: Vec<u8>,
+    /// The part of the head in which something may change.
+    head: Box<Changing>,
     len: u64,
     /// The last bytes of the file, where there are commits beyond the slot.
     end: Option<FooterEnd>,
@@ -100,7 +100,7 @@ pub struct Writer<'a> {
     file: Arc<dyn DiskFile>,
     len: u64,
     view: View,
-    head_bytes: Vec<u8>,
+    head_bytes: Box<Changing>,
     residence: Option<&'a str>,
     /// Whether other machines may write there.
     is_on_network: bool,
@@ -175,7 +175,7 @@ pub fn with_handle<T>(
                     break;
                 }
                 let view = look(path, &file, head, stat.len, basis, residence.as_deref())?;
-                (bytes, view)
+                (Box::new(head::changing(&bytes)), view)
             }
         };
         let mut after = None;
@@ -206,13 +206,14 @@ pub fn with_handle<T>(
 }
 
 /// Returns what was known of the file and its head, if that is still so. See [`super::appender`] for why that can be told.
-fn recall(path: &Path, file: &dyn DiskFile, stat: &Stat, known: Known) -> Result<Option<(Vec<u8>, View)>> {
+fn recall(path: &Path, file: &dyn DiskFile, stat: &Stat, known: Known) -> Result<Option<(Box<Changing>, View)>> {
     if known.len != stat.len {
         return Ok(None);
     }
-    let mut head = vec![0; known.head.len()];
-    file.read_exact_at(0, &mut head).map_err(Error::io(path, "read"))?;
-    if head != known.head {
+    let mut head = [0; size_of::<Changing>()];
+    file.read_exact_at(head::CHANGING.start, &mut head)
+        .map_err(Error::io(path, "read"))?;
+    if head != *known.head {
         return Ok(None);
     }
     if let Some(end) = known.end {
@@ -223,7 +224,7 @@ fn recall(path: &Path, file: &dyn DiskFile, stat: &Stat, known: Known) -> Result
             return Ok(None);
         }
     }
-    Ok(Some((head, known.view)))
+    Ok(Some((known.head, known.view)))
 }
 
 /// Finds the newest state of an open file whose lock is held.
@@ -305,8 +306,11 @@ impl Writer<'_> {
             ..
         } = view;
         let confirms = arm.confirms();
-        // A merge is a favour to later readers. Where a batch cannot be read it is verify's business, not this commit's.
-        addition.merge = merge::plan(file.as_ref(), &recovered.state).unwrap_or(None);
+        // A merge is a favour to later readers. Where a batch cannot be read it is verify's business, not this commit's. A commit
+        // that goes behind others which no sync has covered leaves it to one that can take the time.
+        if confirms || matches!(below, Beyond::Nothing) {
+            addition.merge = merge::plan(file.as_ref(), &recovered.state).unwrap_or(None);
+        }
         addition.residence = self.residence.filter(|_| !confirms).map(str::to_owned);
         let prepared = prepare(path, &recovered.state, snapshot.ref_view()?, addition)?;
         let end = prepared.commit.end();
@@ -352,7 +356,7 @@ impl Writer<'_> {
                             "{path}: the commit is stored, but its slot may not be: {error}"
                         ));
                     }
-                    head_bytes[slot.offset() as usize..][..SLOT_LEN].copy_from_slice(&text);
+                    head_bytes[head::in_changing(slot.offset())..][..SLOT_LEN].copy_from_slice(&text);
                     head.slots[(slot.write % 2) as usize] = Some(slot);
                     (recovered.slot, recovered.tail) = (Some(slot), Tail::Clean);
                     Beyond::Nothing
@@ -394,14 +398,10 @@ impl Writer<'_> {
     fn settle(&mut self) -> Result<Beyond> {
         let confirms = self.arm.confirms();
         let unconfirmed = self.len - self.view.recovered.slot.map_or(self.len, |slot| slot.append);
+        let is_little = |commits| commits < MAX_UNCONFIRMED.0 && unconfirmed < MAX_UNCONFIRMED.1;
         match self.view.beyond {
             Beyond::Nothing => Ok(Beyond::Nothing),
-            // The sync of the next commit covers them too.
-            Beyond::Own(commits) if confirms => Ok(Beyond::Own(commits)),
-            Beyond::Own(commits) if commits < MAX_UNCONFIRMED.0 && unconfirmed < MAX_UNCONFIRMED.1 => {
-                Ok(Beyond::Own(commits))
-            }
-            Beyond::Resident(commits) if !confirms && commits < MAX_UNCONFIRMED.0 => Ok(Beyond::Resident(commits)),
+            Beyond::Own(commits) | Beyond::Resident(commits) if !confirms && is_little(commits) => Ok(self.view.beyond),
             Beyond::Own(_) | Beyond::Resident(_) | Beyond::Unsettled => {
                 self.confirm()?;
                 Ok(Beyond::Nothing)
@@ -433,7 +433,7 @@ impl Writer<'_> {
         })?;
         let slot = next_slot(head, &recovered.state);
         let text = write_slot(file.as_ref(), &slot).map_err(write_error(path))?;
-        self.head_bytes[slot.offset() as usize..][..SLOT_LEN].copy_from_slice(&text);
+        self.head_bytes[head::in_changing(slot.offset())..][..SLOT_LEN].copy_from_slice(&text);
         head.slots[(slot.write % 2) as usize] = Some(slot);
         (recovered.slot, recovered.tail) = (Some(slot), Tail::Clean);
         *beyond = Beyond::Nothing;

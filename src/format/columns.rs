@@ -9,7 +9,7 @@ use arrow_array::{
 use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_data::ArrayData;
 use arrow_ipc::{Buffer as BufferRange, FieldNode};
-use arrow_schema::{DataType, Fields};
+use arrow_schema::Fields;
 use bstr::BString;
 use gix_hash::{Kind, ObjectId};
 
@@ -310,7 +310,7 @@ fn arrays(rows: &mut [Row], kind: Kind) -> Result<Vec<ArrayRef>, String> {
         Arc::new(StringArray::from_iter_values(rows.iter().map(|row| row.kind.name()))),
         Arc::new(BinaryArray::from_iter(rows.iter().map(|row| row.actor.as_deref()))),
         Arc::new(StringArray::from_iter_values(rows.iter().map(|row| row.proof.name()))),
-        settings_array(rows)?,
+        settings_array(rows, kind)?,
         refs_array(&refs, kind)?,
         objects_array(objects, kind)?,
         commits_array(&commits, kind)?,
@@ -336,10 +336,10 @@ fn list_of(fields: Fields, lengths: impl Iterator<Item = usize>, children: Vec<A
         end += length;
         offsets.push(i32::try_from(end).map_err(|_| format!("{end} elements do not fit into one commit"))?);
     }
-    let structs = StructArray::new(fields.clone(), children, None);
+    let structs = StructArray::new(fields, children, None);
     let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
     Ok(Arc::new(ListArray::new(
-        schema::item(DataType::Struct(fields)),
+        schema::item(structs.data_type().clone()),
         offsets,
         Arc::new(structs),
         None,
@@ -360,13 +360,13 @@ fn oid_array(oids: impl Iterator<Item = Option<ObjectId>>, width: usize, nullabl
     Arc::new(FixedSizeBinaryArray::new(width as i32, Buffer::from_vec(bytes), nulls))
 }
 
-fn settings_array(rows: &[Row]) -> Result<ArrayRef, String> {
+fn settings_array(rows: &[Row], kind: Kind) -> Result<ArrayRef, String> {
     let all = || rows.iter().flat_map(|row| &row.settings);
     let keys = StringArray::from_iter_values(all().map(|(key, _)| key));
     let values = BinaryArray::from_iter_values(all().map(|(_, value)| value));
     let lengths = rows.iter().map(|row| row.settings.len());
     list_of(
-        schema::setting_fields(),
+        schema::list_fields(kind, column::SETTINGS),
         lengths,
         vec![Arc::new(keys), Arc::new(values)],
     )
@@ -382,7 +382,7 @@ fn refs_array(refs: &[Vec<RefRow>], kind: Kind) -> Result<ArrayRef, String> {
         Arc::new(BinaryArray::from_iter(all().map(|r| r.symref.as_deref()))),
         oid_array(all().map(|r| r.peeled_oid), width, true),
     ];
-    list_of(schema::ref_fields(kind), refs.iter().map(Vec::len), children)
+    list_of(schema::list_fields(kind, column::REFS), refs.iter().map(Vec::len), children)
 }
 
 fn objects_array(tables: Vec<EntryTable>, kind: Kind) -> Result<ArrayRef, String> {
@@ -418,7 +418,7 @@ fn objects_array(tables: Vec<EntryTable>, kind: Kind) -> Result<ArrayRef, String
         Arc::new(UInt64Array::new(table.offsets.into(), None)),
         Arc::new(UInt32Array::new(table.crc32s.into(), None)),
     ];
-    list_of(schema::object_fields(kind), lengths.into_iter(), children)
+    list_of(schema::list_fields(kind, column::OBJECTS), lengths.into_iter(), children)
 }
 
 /// Joins tables one after the other (each stays sorted in itself). A single one is moved, not copied.
@@ -462,7 +462,7 @@ fn commits_array(commits: &[Vec<CommitRow>], kind: Kind) -> Result<ArrayRef, Str
         Arc::new(TimestampSecondArray::from_iter_values(all().map(|c| c.committed_at)).with_timezone("UTC")),
         Arc::new(UInt32Array::from_iter_values(all().map(|c| c.generation))),
     ];
-    list_of(schema::commit_fields(kind), commits.iter().map(Vec::len), children)
+    list_of(schema::list_fields(kind, column::COMMITS), commits.iter().map(Vec::len), children)
 }
 
 #[cfg(test)]

@@ -5,12 +5,9 @@ use arrow_buffer::Buffer;
 use super::{
     CommitId, align_up,
     columns::Columns,
-    footer::{BlockRef, Footer},
+    footer::{BlockRef, Footer, LAST_BODY_LEN},
     geometry::{self, section_sum},
 };
-
-/// Stands for a length that is not known yet. Not 0, which flatbuffers leave out.
-const UNKNOWN_LEN: u64 = 1;
 
 /// A commit that is laid out for a place in the file and only lacks its pack bytes.
 pub struct EncodedCommit {
@@ -84,36 +81,33 @@ pub fn encode_with(
         min_metadata,
     } = extra;
     let sums = section_sums(&columns);
-    let metadata_len = geometry::encoded_len(&columns, UNKNOWN_LEN, previous, &sums, residence, min_metadata);
+    let metadata = geometry::encode(&columns, previous, &sums, residence, min_metadata);
+    let metadata_len = metadata.metadata_len();
     let own_block = footer.blocks.len();
     for row in [&mut footer.refs.base, &mut footer.refs.run].into_iter().flatten() {
         if row.block == own_block {
             row.prefix_len = metadata_len + columns.section_ends[0];
         }
     }
-    // Lengths first: the footer's does not depend on the numbers that are still missing.
+    // Lengths first: how long metadata and footer are does not depend on the numbers that are still missing.
     footer.blocks.push(BlockRef {
         offset: at,
         metadata_len,
-        body_len: 0,
+        body_len: LAST_BODY_LEN,
         level,
     });
-    let footer_len = footer.encoded_len() as u64;
+    let unfinished = footer.unfinished();
     let pack_at = at + metadata_len + columns.pack_at;
     let pack_end = pack_at + columns.ranges.last().map_or(0, |pack| pack.length() as u64);
     let footer_at = align_up(pack_end);
-    let body_len = footer_at + footer_len - at - metadata_len;
-    let metadata = geometry::encode(&columns, body_len, previous, &sums, residence, min_metadata);
+    let body_len = footer_at + unfinished.footer_len() - at - metadata_len;
+    let metadata = metadata.finish(body_len);
     let row_checksum = metadata.last_chunk().expect("metadata ends with a digest");
     footer.commit_id = footer
         .ident
         .commit_id(footer.sequence, previous, row_checksum, pack_ids);
     footer.blocks[own_block].body_len = body_len;
-    let footer_bytes = footer.encode();
-    debug_assert_eq!(
-        (metadata.len() as u64, footer_bytes.len() as u64),
-        (metadata_len, footer_len)
-    );
+    let footer_bytes = unfinished.finish(&footer);
     EncodedCommit {
         at,
         metadata,

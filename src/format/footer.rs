@@ -11,6 +11,7 @@
 use std::sync::OnceLock;
 
 use arrow_ipc::{Block, FooterBuilder, KeyValueBuilder, MetadataVersion, Schema, convert::IpcSchemaEncoder};
+use bstr::ByteSlice;
 use flatbuffers::{FlatBufferBuilder, WIPOffset};
 use gix_hash::Kind;
 
@@ -114,33 +115,42 @@ pub struct Footer {
 }
 
 impl Footer {
-    /// Returns the footer as it stands in the file, trailer included. The length depends on no value of fixed width: not on
-    /// the commit id and not on the blocks' numbers.
+    /// Returns the footer as it stands in the file, trailer included.
     pub fn encode(&self) -> Vec<u8> {
-        let fbb = self.flatbuffer();
+        let mut bytes = self.unsealed(&self.commit_id.to_string());
+        seal(&mut bytes);
+        bytes
+    }
+
+    /// Returns the footer as it stands in the file, but for what follows from how long it is: commit id, the length of the last
+    /// block, which is [`LAST_BODY_LEN`], and digest.
+    pub(super) fn unfinished(&self) -> Unfinished {
+        let bytes = self.unsealed(UNKNOWN_COMMIT);
+        let places = only(&bytes, UNKNOWN_COMMIT.as_bytes()).zip(only(&bytes, &LAST_BODY_LEN.to_le_bytes()));
+        Unfinished { bytes, places }
+    }
+
+    /// Returns the footer with zeros for its digest.
+    fn unsealed(&self, commit_id: &str) -> Vec<u8> {
+        let fbb = self.flatbuffer(commit_id);
         let flatbuffer = fbb.finished_data();
-        let mut bytes = Vec::with_capacity(padded_len(flatbuffer.len()));
+        let len = (flatbuffer.len() + DIGEST_LEN + TRAILER_LEN).next_multiple_of(8);
+        let mut bytes = Vec::with_capacity(len);
         bytes.extend_from_slice(flatbuffer);
-        bytes.resize(padded_len(flatbuffer.len()) - DIGEST_LEN - TRAILER_LEN, 0);
-        bytes.extend_from_slice(&digest(&[&bytes]));
+        bytes.resize(len - TRAILER_LEN, 0);
         bytes.extend_from_slice(&(bytes.len() as i32).to_le_bytes());
         bytes.extend_from_slice(END_MAGIC);
         bytes
     }
 
-    /// Returns the bytes that [`Footer::encode`] returns.
-    pub fn encoded_len(&self) -> usize {
-        padded_len(self.flatbuffer().finished_data().len())
-    }
-
-    fn flatbuffer(&self) -> FlatBufferBuilder<'static> {
+    fn flatbuffer(&self, commit_id: &str) -> FlatBufferBuilder<'static> {
         let (mut fbb, schema) = with_schema(self.ident.object_format);
         let policy = (!self.policy.is_empty()).then(|| (KEY_POLICY, encode_policy(&self.policy)));
         let metadata = [
             (KEY_UUID, self.ident.uuid.clone()),
             (KEY_GENERATION, self.ident.generation.to_string()),
             (KEY_SEQUENCE, self.sequence.to_string()),
-            (KEY_COMMIT, self.commit_id.to_string()),
+            (KEY_COMMIT, commit_id.to_owned()),
             (KEY_REFS, encode_refs(&self.refs)),
             (
                 KEY_LEVELS,
@@ -240,9 +250,47 @@ impl Footer {
     }
 }
 
-/// Returns the bytes of a footer around a flatbuffer of `len` bytes.
-fn padded_len(len: usize) -> usize {
-    (len + DIGEST_LEN + TRAILER_LEN).next_multiple_of(8)
+/// Stands for the length of the body that the footer is in while that is not known. No other number in a footer is as large.
+pub(super) const LAST_BODY_LEN: u64 = 0x7a6e_6970_7079_3f3f;
+/// Stands for the commit id, as long as one in hex.
+const UNKNOWN_COMMIT: &str = "????????????????????????????????????????????????????????????????";
+
+/// A footer that is complete but for what follows from its length.
+pub(super) struct Unfinished {
+    bytes: Vec<u8>,
+    /// Where commit id and length go; `None` where a text in the footer looks like what stands for them.
+    places: Option<(usize, usize)>,
+}
+
+impl Unfinished {
+    /// Returns the bytes of the footer, trailer included.
+    pub fn footer_len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    /// Returns the bytes of `footer`, which is what this one was made of, with commit id and length filled in.
+    pub fn finish(mut self, footer: &Footer) -> Vec<u8> {
+        let (Some((commit_id_at, body_len_at)), Some(last)) = (self.places, footer.blocks.last()) else {
+            return footer.encode();
+        };
+        let commit_id = footer.commit_id.to_string();
+        self.bytes[commit_id_at..][..commit_id.len()].copy_from_slice(commit_id.as_bytes());
+        self.bytes[body_len_at..][..8].copy_from_slice(&last.body_len.to_le_bytes());
+        seal(&mut self.bytes);
+        self.bytes
+    }
+}
+
+/// Returns where `needle` is, if it is at one place only.
+fn only(bytes: &[u8], needle: &[u8]) -> Option<usize> {
+    bytes.find(needle).filter(|first| bytes.rfind(needle) == Some(*first))
+}
+
+/// Writes the digest of a footer.
+fn seal(bytes: &mut [u8]) {
+    let covered = bytes.len() - TRAILER_LEN - DIGEST_LEN;
+    let sum = digest(&[&bytes[..covered]]);
+    bytes[covered..][..DIGEST_LEN].copy_from_slice(&sum);
 }
 
 /// Returns a builder that holds the schema, and where. The schema is the same in all footers, and most of what is in one: it is
@@ -459,21 +507,20 @@ mod tests {
                 .clone()
                 .with_metadata(schema::metadata(kind));
             assert_eq!(arrow_ipc::convert::try_fb_to_schema(schema).unwrap(), expected);
-            assert_eq!(footer.encoded_len(), bytes.len());
         }
     }
 
     #[test]
-    fn length_does_not_depend_on_commit_or_positions() {
-        let mut other = footer(3);
-        other.commit_id = CommitId([0xff; 32]);
-        other.blocks[1] = BlockRef {
-            offset: 1 << 50,
-            metadata_len: 8,
-            body_len: 0,
-            level: 0,
-        };
-        assert_eq!(other.encode().len(), footer(3).encode().len());
+    fn what_is_filled_in_later_is_where_it_belongs() {
+        for uuid in ["an-id", UNKNOWN_COMMIT] {
+            let mut finished = footer(3);
+            finished.ident.uuid = uuid.into();
+            let mut unfinished = finished.clone();
+            unfinished.blocks[2].body_len = LAST_BODY_LEN;
+            let unfinished = unfinished.unfinished();
+            assert_eq!(unfinished.footer_len(), finished.encode().len() as u64);
+            assert_eq!(unfinished.finish(&finished), finished.encode());
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ use arrow_ipc::{
     Buffer as BufferRange, FieldNode, KeyValueBuilder, MessageBuilder, MessageHeader, MetadataVersion,
     RecordBatchBuilder,
 };
+use bstr::ByteSlice;
 use flatbuffers::FlatBufferBuilder;
 use gix_hash::Kind;
 
@@ -40,56 +41,62 @@ pub fn section_sum(parts: &[&[u8]]) -> SectionSum {
     *digest(parts).first_chunk().expect("a digest is longer")
 }
 
-/// Writes the metadata of a message. Its length does not depend on `body_len` (which is never 0), `previous` or `sums`.
+/// Stands for the length of the body while that is not known. No other number in a message is as large.
+const BODY_LEN: i64 = 0x7a6e_6970_7079_2121;
+
+/// The metadata of a message that is complete but for the length of the body.
+pub struct Unfinished {
+    bytes: Vec<u8>,
+    /// Where the length goes.
+    body_len_at: usize,
+}
+
+/// Writes the metadata of a message whose body has a length that is still to come.
 ///
 /// `residence` is given for a commit that is not synced: where and when it counts without. Zeros before the digest make it at
 /// least `min_len` bytes long, a multiple of 8.
 pub fn encode(
     columns: &Columns,
-    body_len: u64,
     previous: CommitId,
     sums: &[SectionSum; 3],
     residence: Option<&str>,
     min_len: u64,
-) -> Vec<u8> {
-    let fbb = flatbuffer(columns, body_len, previous, sums, residence);
+) -> Unfinished {
+    let fbb = flatbuffer(columns, previous, sums, residence);
     let flatbuffer = fbb.finished_data();
-    let len = padded_len(flatbuffer.len()).max(min_len as usize);
+    let len = align_up((PREFIX_LEN + flatbuffer.len() + DIGEST_LEN) as u64).max(min_len) as usize;
     let mut bytes = Vec::with_capacity(len);
     bytes.extend_from_slice(&CONTINUATION);
     bytes.extend_from_slice(&((len - PREFIX_LEN) as u32).to_le_bytes());
     bytes.extend_from_slice(flatbuffer);
-    bytes.resize(len - DIGEST_LEN, 0);
-    let sum = digest(&[&bytes]);
-    bytes.extend_from_slice(&sum);
-    bytes
+    bytes.resize(len, 0);
+    let body_len_at = bytes.find(BODY_LEN.to_le_bytes()).expect("it was just written");
+    Unfinished { bytes, body_len_at }
 }
 
-/// Returns the bytes that [`encode`] returns.
-pub fn encoded_len(
-    columns: &Columns,
-    body_len: u64,
-    previous: CommitId,
-    sums: &[SectionSum; 3],
-    residence: Option<&str>,
-    min_len: u64,
-) -> u64 {
-    let fbb = flatbuffer(columns, body_len, previous, sums, residence);
-    (padded_len(fbb.finished_data().len()) as u64).max(min_len)
-}
+impl Unfinished {
+    /// Returns the bytes of the metadata, prefix and digest included.
+    pub fn metadata_len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
 
-fn padded_len(flatbuffer_len: usize) -> usize {
-    align_up((PREFIX_LEN + flatbuffer_len + DIGEST_LEN) as u64) as usize
+    /// Fills in the length of the body, and returns the metadata.
+    pub fn finish(mut self, body_len: u64) -> Vec<u8> {
+        self.bytes[self.body_len_at..][..8].copy_from_slice(&(body_len as i64).to_le_bytes());
+        let covered = self.bytes.len() - DIGEST_LEN;
+        let sum = digest(&[&self.bytes[..covered]]);
+        self.bytes[covered..].copy_from_slice(&sum);
+        self.bytes
+    }
 }
 
 fn flatbuffer(
     columns: &Columns,
-    body_len: u64,
     previous: CommitId,
     sums: &[SectionSum; 3],
     residence: Option<&str>,
 ) -> FlatBufferBuilder<'static> {
-    let mut fbb = FlatBufferBuilder::with_capacity(2048);
+    let mut fbb = FlatBufferBuilder::with_capacity(4096);
     let sums = sums.map(|sum| encode_hex(&sum)).join(" ");
     let pairs = [(KEY_PREVIOUS, previous.to_string()), (KEY_SUMS, sums)];
     let residence = residence.map(|residence| (KEY_RESIDENCE, residence.to_owned()));
@@ -115,7 +122,7 @@ fn flatbuffer(
     let mut message = MessageBuilder::new(&mut fbb);
     message.add_version(MetadataVersion::V5);
     message.add_header_type(MessageHeader::RecordBatch);
-    message.add_bodyLength(body_len as i64);
+    message.add_bodyLength(BODY_LEN);
     message.add_header(batch.as_union_value());
     message.add_custom_metadata(metadata);
     let message = message.finish();

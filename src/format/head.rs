@@ -30,6 +30,23 @@ const IDENT_LEN: usize = 256;
 const IDENT_PREFIX: &str = "znippy-archive ";
 const KEY_HEAD: &str = "znippy.head";
 
+/// Where everything in the head lies that may change, and the identity line.
+pub const CHANGING: std::ops::Range<u64> = IDENT_AT as u64..SLOT_OFFSETS[1] + 2 * SLOT_LEN as u64;
+
+/// The bytes of that part.
+pub type Changing = [u8; (CHANGING.end - CHANGING.start) as usize];
+
+/// Returns that part of a head; zeros where the head is shorter.
+pub fn changing(head: &[u8]) -> Changing {
+    let part = head.get(CHANGING.start as usize..CHANGING.end as usize);
+    part.and_then(|part| part.try_into().ok()).unwrap_or([0; size_of::<Changing>()])
+}
+
+/// Returns where an offset in the file is in that part.
+pub fn in_changing(offset: u64) -> usize {
+    (offset - CHANGING.start) as usize
+}
+
 /// What the head of a file says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Head {

@@ -284,7 +284,7 @@ pub fn check_pack_hash(medium: &dyn Medium, at: u64, len: u64, id: &gix_hash::oi
     let bad = || ReadError::Damaged(format!("the bytes of pack {id} changed on the disk"));
     let body = len.checked_sub(hash_len).ok_or_else(bad)?;
     let mut hasher = gix_hash::hasher(id.kind());
-    let mut buf = vec![0; COPY_CHUNK];
+    let mut buf = vec![0; body.min(COPY_CHUNK as u64) as usize];
     let mut done = 0;
     while done < body {
         let part = (body - done).min(COPY_CHUNK as u64) as usize;
@@ -303,7 +303,7 @@ pub fn check_pack_hash(medium: &dyn Medium, at: u64, len: u64, id: &gix_hash::oi
 
 /// Returns whether a range holds a whole sector of zeros: the mark of a write that never reached the disk.
 fn has_zero_sector(medium: &dyn Medium, from: u64, to: u64) -> io::Result<bool> {
-    let mut buf = vec![0; COPY_CHUNK];
+    let mut buf = vec![0; to.saturating_sub(from).min(COPY_CHUNK as u64) as usize];
     let mut at = from;
     while at < to {
         // Chunks start at multiples of the sector size but for the first.

@@ -68,7 +68,7 @@ pub fn item(data_type: DataType) -> Arc<Field> {
 }
 
 /// Returns the fields of one setting.
-pub fn setting_fields() -> Fields {
+fn setting_fields() -> Fields {
     vec![
         Field::new("key", DataType::Utf8, false),
         Field::new("value", DataType::Binary, false),
@@ -77,7 +77,7 @@ pub fn setting_fields() -> Fields {
 }
 
 /// Returns the fields of one reference edit.
-pub fn ref_fields(kind: Kind) -> Fields {
+fn ref_fields(kind: Kind) -> Fields {
     vec![
         Field::new("name", DataType::Binary, false),
         Field::new("old_oid", oid_type(kind), true),
@@ -89,7 +89,7 @@ pub fn ref_fields(kind: Kind) -> Fields {
 }
 
 /// Returns the fields of one stored object.
-pub fn object_fields(kind: Kind) -> Fields {
+fn object_fields(kind: Kind) -> Fields {
     vec![
         Field::new("oid", oid_type(kind), false),
         Field::new("type", DataType::UInt8, true),
@@ -101,7 +101,7 @@ pub fn object_fields(kind: Kind) -> Fields {
 }
 
 /// Returns the fields of one commit of the graph.
-pub fn commit_fields(kind: Kind) -> Fields {
+fn commit_fields(kind: Kind) -> Fields {
     vec![
         Field::new("oid", oid_type(kind), false),
         Field::new("tree", oid_type(kind), false),
@@ -119,6 +119,17 @@ pub fn schema(kind: Kind) -> SchemaRef {
     SCHEMAS[usize::from(kind == Kind::Sha256)]
         .get_or_init(|| make(kind))
         .clone()
+}
+
+/// Returns the fields of the structs that a list column holds.
+pub fn list_fields(kind: Kind, column: usize) -> Fields {
+    match schema(kind).field(column).data_type() {
+        DataType::List(item) => match item.data_type() {
+            DataType::Struct(fields) => fields.clone(),
+            _ => unreachable!("asked for columns of lists of structs"),
+        },
+        _ => unreachable!("asked for columns of lists of structs"),
+    }
 }
 
 fn make(kind: Kind) -> SchemaRef {

@@ -5,6 +5,7 @@ mod common;
 
 mod bad_paths;
 mod config;
+mod durability;
 mod first_run;
 mod fixture;
 mod index;
