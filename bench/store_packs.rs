@@ -23,7 +23,9 @@ fn main() -> Result<(), Failure> {
         ..WritePolicy::default()
     };
     let mut appender = Appender::new(Path::new(archive), policy);
-    let mut packs = std::fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>, Failure>>()?;
+    let mut packs = std::fs::read_dir(directory)?
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<Vec<_>, Failure>>()?;
     packs.retain(|path| path.extension().is_some_and(|extension| extension == "pack"));
     packs.sort();
     if durability == Durability::Batch {
@@ -49,7 +51,10 @@ fn main() -> Result<(), Failure> {
 
 /// Returns a pack and the branch that is to point at its commit: the file is named after it.
 fn load(path: &Path) -> Result<(NewPack, RefEdit), Failure> {
-    let name = path.file_stem().and_then(|name| name.to_str()).ok_or("a pack without a name")?;
+    let name = path
+        .file_stem()
+        .and_then(|name| name.to_str())
+        .ok_or("a pack without a name")?;
     let commit = name.parse::<gix_hash::ObjectId>()?;
     let (file, path, id, table) = DiskPack::open(path, Kind::Sha1)?.into_parts();
     let pack = NewPack {
@@ -63,7 +68,10 @@ fn load(path: &Path) -> Result<(NewPack, RefEdit), Failure> {
     let edit = RefEdit {
         name: format!("refs/heads/{name}").into(),
         expected: Expected::Absent,
-        new: Some(Target::Object { oid: commit, peeled: None }),
+        new: Some(Target::Object {
+            oid: commit,
+            peeled: None,
+        }),
         rewinds: false,
     };
     Ok((pack, edit))
@@ -73,5 +81,8 @@ fn check(outcome: &Outcome) -> Result<(), Failure> {
     for note in outcome.notes.iter().chain(&outcome.warnings) {
         eprintln!("{note}");
     }
-    outcome.written.then_some(()).ok_or_else(|| format!("{:?}", outcome.results).into())
+    outcome
+        .written
+        .then_some(())
+        .ok_or_else(|| format!("{:?}", outcome.results).into())
 }

@@ -382,7 +382,11 @@ fn refs_array(refs: &[Vec<RefRow>], kind: Kind) -> Result<ArrayRef, String> {
         Arc::new(BinaryArray::from_iter(all().map(|r| r.symref.as_deref()))),
         oid_array(all().map(|r| r.peeled_oid), width, true),
     ];
-    list_of(schema::list_fields(kind, column::REFS), refs.iter().map(Vec::len), children)
+    list_of(
+        schema::list_fields(kind, column::REFS),
+        refs.iter().map(Vec::len),
+        children,
+    )
 }
 
 fn objects_array(tables: Vec<EntryTable>, kind: Kind) -> Result<ArrayRef, String> {
@@ -418,7 +422,11 @@ fn objects_array(tables: Vec<EntryTable>, kind: Kind) -> Result<ArrayRef, String
         Arc::new(UInt64Array::new(table.offsets.into(), None)),
         Arc::new(UInt32Array::new(table.crc32s.into(), None)),
     ];
-    list_of(schema::list_fields(kind, column::OBJECTS), lengths.into_iter(), children)
+    list_of(
+        schema::list_fields(kind, column::OBJECTS),
+        lengths.into_iter(),
+        children,
+    )
 }
 
 /// Joins tables one after the other (each stays sorted in itself). A single one is moved, not copied.
@@ -462,7 +470,11 @@ fn commits_array(commits: &[Vec<CommitRow>], kind: Kind) -> Result<ArrayRef, Str
         Arc::new(TimestampSecondArray::from_iter_values(all().map(|c| c.committed_at)).with_timezone("UTC")),
         Arc::new(UInt32Array::from_iter_values(all().map(|c| c.generation))),
     ];
-    list_of(schema::list_fields(kind, column::COMMITS), commits.iter().map(Vec::len), children)
+    list_of(
+        schema::list_fields(kind, column::COMMITS),
+        commits.iter().map(Vec::len),
+        children,
+    )
 }
 
 #[cfg(test)]

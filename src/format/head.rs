@@ -39,7 +39,8 @@ pub type Changing = [u8; (CHANGING.end - CHANGING.start) as usize];
 /// Returns that part of a head; zeros where the head is shorter.
 pub fn changing(head: &[u8]) -> Changing {
     let part = head.get(CHANGING.start as usize..CHANGING.end as usize);
-    part.and_then(|part| part.try_into().ok()).unwrap_or([0; size_of::<Changing>()])
+    part.and_then(|part| part.try_into().ok())
+        .unwrap_or([0; size_of::<Changing>()])
 }
 
 /// Returns where an offset in the file is in that part.

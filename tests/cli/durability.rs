@@ -10,11 +10,17 @@ use crate::{
 /// The bytes of the two slots.
 fn slots(s: &Sandbox) -> Vec<u8> {
     let bytes = fs::read(s.path("app.znippy")).unwrap();
-    [4096, 8192].into_iter().flat_map(|at| bytes[at..at + 256].to_vec()).collect()
+    [4096, 8192]
+        .into_iter()
+        .flat_map(|at| bytes[at..at + 256].to_vec())
+        .collect()
 }
 
 fn has_strace(test: &str) -> bool {
-    let found = Command::new("strace").arg("-V").output().is_ok_and(|output| output.status.success());
+    let found = Command::new("strace")
+        .arg("-V")
+        .output()
+        .is_ok_and(|output| output.status.success());
     if !found {
         not_run(test, "strace is missing");
     }
@@ -44,10 +50,23 @@ fn r3_a_fast_change_survives_its_process() {
          znippy refs cas --durability=fast app refs/heads/fast '' $side",
     );
     assert_ne!(killed.code, 0, "it was killed at its end");
-    assert_eq!(s.ok("", "znippy refs get app refs/heads/fast").text(), s.ok("", "echo $side").text());
+    assert_eq!(
+        s.ok("", "znippy refs get app refs/heads/fast").text(),
+        s.ok("", "echo $side").text()
+    );
     assert_eq!(slots(&s), before);
-    assert!(syncs(&s, "", "znippy refs cas --durability=fast app refs/heads/fast2 '' $side").is_empty());
-    s.ok("", "git clone -q --bare \"znippy::$A/app\" clone && git -C clone rev-parse refs/heads/fast2");
+    assert!(
+        syncs(
+            &s,
+            "",
+            "znippy refs cas --durability=fast app refs/heads/fast2 '' $side"
+        )
+        .is_empty()
+    );
+    s.ok(
+        "",
+        "git clone -q --bare \"znippy::$A/app\" clone && git -C clone rev-parse refs/heads/fast2",
+    );
     s.ok("", "znippy refs cas app refs/heads/safe '' $side");
     assert_ne!(slots(&s), before);
     for name in ["fast", "fast2", "safe"] {
@@ -63,10 +82,18 @@ fn each_arm_syncs_as_it_says() {
     }
     let s = fixture("sha1");
     for arm in ["safe", "batch"] {
-        let calls = syncs(&s, "", &format!("znippy refs cas --durability={arm} app refs/heads/{arm} '' $side"));
+        let calls = syncs(
+            &s,
+            "",
+            &format!("znippy refs cas --durability={arm} app refs/heads/{arm} '' $side"),
+        );
         assert_eq!(calls, ["fdatasync"], "{arm}");
     }
-    let calls = syncs(&s, "", "znippy refs cas --durability=uring app refs/heads/uring '' $side");
+    let calls = syncs(
+        &s,
+        "",
+        "znippy refs cas --durability=uring app refs/heads/uring '' $side",
+    );
     match calls.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["io_uring_setup", "io_uring_enter"] => {}
         ["io_uring_setup", "fdatasync"] => not_run("each_arm_syncs_as_it_says", "this kernel refuses io_uring"),
@@ -82,17 +109,25 @@ fn a_kernel_without_io_uring_gets_safe_changes() {
         return;
     }
     let s = fixture("sha1");
-    for (call, error) in [("io_uring_setup", "ENOSYS"), ("io_uring_setup", "EPERM"), ("io_uring_enter", "EPERM")] {
+    for (call, error) in [
+        ("io_uring_setup", "ENOSYS"),
+        ("io_uring_setup", "EPERM"),
+        ("io_uring_enter", "EPERM"),
+    ] {
         let name = format!("refs/heads/{call}-{error}");
         let trace = format!("strace -f -qq -o \"$PWD/trace\" -e trace={call},fdatasync -e inject={call}:error={error}");
-        let ran = s.ok("", &format!("{trace} znippy refs cas --durability=uring app {name} '' $side"));
+        let ran = s.ok(
+            "",
+            &format!("{trace} znippy refs cas --durability=uring app {name} '' $side"),
+        );
         assert!(ran.stderr.contains("io_uring is not to be had"), "{}", ran.stderr);
         assert!(fs::read_to_string(s.path("trace")).unwrap().contains("fdatasync("));
         s.ok("", &format!("znippy refs get app {name}"));
         // Through git: only with -v.
         for (option, told) in [("", false), ("-v", true)] {
             let branch = format!("{call}{error}{told}");
-            let push = format!("git -c znippy.durability=uring push {option} \"znippy::$A/app\" HEAD:refs/heads/{branch}");
+            let push =
+                format!("git -c znippy.durability=uring push {option} \"znippy::$A/app\" HEAD:refs/heads/{branch}");
             let ran = s.ok("work", &format!("{trace} {push}"));
             assert_eq!(ran.stderr.contains("io_uring is not to be had"), told, "{}", ran.stderr);
         }
@@ -106,9 +141,16 @@ fn settings_choose_the_arm() {
         return;
     }
     let s = fixture("sha1");
-    s.ok("work", "git remote add nas \"znippy::$A/app\" && git config znippy.durability fast");
+    s.ok(
+        "work",
+        "git remote add nas \"znippy::$A/app\" && git config znippy.durability fast",
+    );
     let push = |s: &Sandbox, name: &str| {
-        let calls = syncs(s, "work", &format!("git -c core.fsync=none push -q nas HEAD:refs/heads/{name}"));
+        let calls = syncs(
+            s,
+            "work",
+            &format!("git -c core.fsync=none push -q nas HEAD:refs/heads/{name}"),
+        );
         calls.iter().filter(|call| *call == "fdatasync").count()
     };
     assert_eq!(push(&s, "a"), 0);
@@ -118,12 +160,27 @@ fn settings_choose_the_arm() {
     assert_eq!(push(&s, "c"), 1);
     s.ok("work", "git config remote.nas.znippyDurability quick");
     let ran = s.fails("work", "git push -q nas HEAD:refs/heads/d");
-    assert!(ran.stderr.contains("remote.nas.znippyDurability: 'quick' is no durability"), "{}", ran.stderr);
-    s.ok("work", "git config --unset remote.nas.znippyDurability && git config znippy.durability quick");
+    assert!(
+        ran.stderr
+            .contains("remote.nas.znippyDurability: 'quick' is no durability"),
+        "{}",
+        ran.stderr
+    );
+    s.ok(
+        "work",
+        "git config --unset remote.nas.znippyDurability && git config znippy.durability quick",
+    );
     let ran = s.fails("work", "git push -q nas HEAD:refs/heads/d");
-    assert!(ran.stderr.contains("znippy.durability: 'quick' is no durability"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("znippy.durability: 'quick' is no durability"),
+        "{}",
+        ran.stderr
+    );
     let ran = s.fails("work", "znippy refs cas ../app refs/heads/x '' $side");
-    assert_one_error(&ran.stderr, "znippy.durability: 'quick' is no durability (fast, safe, uring or batch)");
+    assert_one_error(
+        &ran.stderr,
+        "znippy.durability: 'quick' is no durability (fast, safe, uring or batch)",
+    );
     assert_eq!(ran.code, 2);
     s.ok("work", "znippy refs cas --durability=safe ../app refs/heads/x '' $side");
 }

@@ -44,12 +44,17 @@ struct Args {
 
 fn main() -> Result<()> {
     let args = Args::parse();
-    let arms: Vec<Box<dyn Arm>> = arms::all().into_iter().filter(|arm| is_wanted(&args.only, &arm.name())).collect();
+    let arms: Vec<Box<dyn Arm>> = arms::all()
+        .into_iter()
+        .filter(|arm| is_wanted(&args.only, &arm.name()))
+        .collect();
     ensure!(!arms.is_empty(), "no arm has such a name");
-    let stages = Stage::ALL.into_iter().filter(|stage| {
-        args.stage.as_deref().is_none_or(|name| name == format!("{stage:?}").to_lowercase() || (name, *stage) == ("ack", Stage::Ack))
-    });
-    let stages: Vec<_> = stages.collect();
+    let is_chosen = |stage: &Stage| {
+        args.stage
+            .as_deref()
+            .is_none_or(|name| name == format!("{stage:?}").to_lowercase())
+    };
+    let stages: Vec<_> = Stage::ALL.into_iter().filter(is_chosen).collect();
     let rungs: Vec<_> = match args.size {
         Some(size) => vec![(size, args.iters.or(default_iters(size)).context("--iters is missing")?)],
         None => RUNGS.map(|(size, iters)| (size, args.iters.unwrap_or(iters))).into(),
@@ -82,7 +87,9 @@ fn run(dir: &Path, arm: &dyn Arm, packs: &[packs::Pack], size: usize, stage: Sta
     // No arm pays for the writes of the one before.
     rustix::fs::sync();
     let load = measure::load();
-    let cost = arm.run(place.path(), packs, stage, appenders).with_context(|| arm.name())?;
+    let cost = arm
+        .run(place.path(), packs, stage, appenders)
+        .with_context(|| arm.name())?;
     let bytes: usize = packs.iter().map(|pack| pack.bytes.len()).sum();
     let line = json!({
         "size": size,
@@ -102,7 +109,10 @@ fn run(dir: &Path, arm: &dyn Arm, packs: &[packs::Pack], size: usize, stage: Sta
 }
 
 fn is_wanted(only: &[String], name: &str) -> bool {
-    only.is_empty() || only.iter().any(|wanted| name == wanted || (wanted.ends_with('*') && name.starts_with(wanted.trim_end_matches('*'))))
+    only.is_empty()
+        || only
+            .iter()
+            .any(|wanted| name == wanted || (wanted.ends_with('*') && name.starts_with(wanted.trim_end_matches('*'))))
 }
 
 fn default_iters(size: usize) -> Option<usize> {

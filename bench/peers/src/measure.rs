@@ -40,5 +40,8 @@ fn usage(who: libc::c_int) -> Duration {
 /// Returns the load average of the last minute.
 pub fn load() -> f64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    text.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(f64::NAN)
+    text.split(' ')
+        .next()
+        .and_then(|load| load.parse().ok())
+        .unwrap_or(f64::NAN)
 }

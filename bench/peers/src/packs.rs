@@ -28,7 +28,9 @@ pub fn make(target: usize, count: usize, seed: u64) -> Result<Vec<Pack>> {
     // What header, commit, tree, the blob's entry and the trailer take. A commit alone takes more than 200 bytes with a tree and
     // a blob, so the smallest packs are a little larger than asked for.
     let payload = target.saturating_sub(OVERHEAD).max(8);
-    (0..count).map(|n| pack(payload, seed ^ (n as u64) << 20 ^ target as u64)).collect()
+    (0..count)
+        .map(|n| pack(payload, seed ^ (n as u64) << 20 ^ target as u64))
+        .collect()
 }
 
 const OVERHEAD: usize = 192;
@@ -43,11 +45,19 @@ fn pack(payload: usize, seed: u64) -> Result<Pack> {
     let commit_id = object_id("commit", commit.as_bytes())?;
     let mut bytes = b"PACK\0\0\0\x02\0\0\0\x03".to_vec();
     let mut entries = vec![];
-    for (kind, oid, data) in [(1, commit_id, commit.as_bytes()), (2, tree_id, &tree), (3, blob_id, &blob)] {
+    for (kind, oid, data) in [
+        (1, commit_id, commit.as_bytes()),
+        (2, tree_id, &tree),
+        (3, blob_id, &blob),
+    ] {
         let offset = bytes.len();
         header(&mut bytes, kind, data.len() as u64);
         // Random bytes do not get smaller: storing them says the same and makes large packs quick to make.
-        let level = if kind == 3 { Compression::none() } else { Compression::best() };
+        let level = if kind == 3 {
+            Compression::none()
+        } else {
+            Compression::best()
+        };
         let mut zlib = ZlibEncoder::new(&mut bytes, level);
         zlib.write_all(data)?;
         zlib.finish()?;

@@ -38,7 +38,10 @@ impl Arm for IndexPack {
     }
 
     fn run(&self, dir: &Path, packs: &[Pack], stage: Stage, appenders: usize) -> Result<Cost> {
-        let status = Command::new("git").args(["init", "-q", "--bare", "."]).current_dir(dir).status()?;
+        let status = Command::new("git")
+            .args(["init", "-q", "--bare", "."])
+            .current_dir(dir)
+            .status()?;
         ensure!(status.success(), "git init failed");
         let cost = measure(|| {
             in_threads(appenders, |nth| {
@@ -64,9 +67,17 @@ impl Arm for IndexPack {
             })
         })?;
         let indexes = fs::read_dir(dir.join("objects/pack"))?
-            .filter(|entry| entry.as_ref().is_ok_and(|entry| entry.path().extension().is_some_and(|e| e == "idx")))
+            .filter(|entry| {
+                entry
+                    .as_ref()
+                    .is_ok_and(|entry| entry.path().extension().is_some_and(|e| e == "idx"))
+            })
             .count();
-        ensure!(indexes == packs.len(), "git wrote {indexes} indexes for {} packs", packs.len());
+        ensure!(
+            indexes == packs.len(),
+            "git wrote {indexes} indexes for {} packs",
+            packs.len()
+        );
         Ok(cost)
     }
 }

@@ -25,7 +25,7 @@ impl Arm for Bundle {
     fn name(&self) -> String {
         match self.threads {
             None => "gix write".into(),
-            Some(_) => "gix write, 1 thread".into(),
+            Some(_) => "gix write 1 thread".into(),
         }
     }
 
@@ -65,9 +65,17 @@ impl Arm for Bundle {
             })
         })?;
         let indexes = fs::read_dir(dir)?
-            .filter(|entry| entry.as_ref().is_ok_and(|entry| entry.path().extension().is_some_and(|e| e == "idx")))
+            .filter(|entry| {
+                entry
+                    .as_ref()
+                    .is_ok_and(|entry| entry.path().extension().is_some_and(|e| e == "idx"))
+            })
             .count();
-        ensure!(indexes == packs.len(), "gix wrote {indexes} indexes for {} packs", packs.len());
+        ensure!(
+            indexes == packs.len(),
+            "gix wrote {indexes} indexes for {} packs",
+            packs.len()
+        );
         Ok(cost)
     }
 }

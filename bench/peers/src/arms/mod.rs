@@ -68,7 +68,16 @@ pub fn in_threads(appenders: usize, work: impl Fn(usize) -> Result<()> + Sync) -
         return work(0);
     }
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..appenders).map(|nth| scope.spawn({ let work = &work; move || work(nth) })).collect();
-        threads.into_iter().try_for_each(|thread| thread.join().expect("no arm panics"))
+        let threads: Vec<_> = (0..appenders)
+            .map(|nth| {
+                scope.spawn({
+                    let work = &work;
+                    move || work(nth)
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .try_for_each(|thread| thread.join().expect("no arm panics"))
     })
 }

@@ -78,12 +78,19 @@ impl Arm for Ours {
             ..WritePolicy::default()
         };
         // What comes with a pack is there before the clock starts, as its bytes are.
-        let given: Vec<_> = packs.iter().map(|pack| Ok(Mutex::new(Some(given(pack)?)))).collect::<Result<_>>()?;
+        let given: Vec<_> = packs
+            .iter()
+            .map(|pack| Ok(Mutex::new(Some(given(pack)?))))
+            .collect::<Result<_>>()?;
         let appender = Mutex::new(Appender::new(&path, policy));
         let next = AtomicUsize::new(0);
         let take = |pack: &Pack| {
             let index = (pack as *const Pack as usize - packs.as_ptr() as usize) / size_of::<Pack>();
-            let mut new = given[index].lock().expect("nobody panics").take().expect("each is taken once");
+            let mut new = given[index]
+                .lock()
+                .expect("nobody panics")
+                .take()
+                .expect("each is taken once");
             if self.hash {
                 new.data = CheckedPack::new(pack.bytes.clone(), Kind::Sha1, "pack")?.into();
             }
@@ -118,7 +125,11 @@ impl Arm for Ours {
                 for pack in share(packs, appenders, nth) {
                     let transaction = Transaction {
                         packs: vec![take(pack)?],
-                        edits: if stage == Stage::Complete { vec![edit(pack)] } else { vec![] },
+                        edits: if stage == Stage::Complete {
+                            vec![edit(pack)]
+                        } else {
+                            vec![]
+                        },
                         ..Transaction::default()
                     };
                     let outcome = appender.lock().expect("nobody panics").commit(transaction)?;
@@ -135,16 +146,27 @@ impl Arm for Ours {
 /// Fails unless another reader finds every object, with the bytes and the kind that it must have, and every reference.
 fn prove(path: &Path, packs: &[Pack], stage: Stage) -> Result<()> {
     let snapshot = Snapshot::open(path)?;
-    ensure!(snapshot.packs() as usize == packs.len(), "{} packs, not {}", snapshot.packs(), packs.len());
+    ensure!(
+        snapshot.packs() as usize == packs.len(),
+        "{} packs, not {}",
+        snapshot.packs(),
+        packs.len()
+    );
     for pack in packs {
         for entry in &pack.entries {
             let found = snapshot.lookup(&entry.oid)?;
-            ensure!(found.is_some_and(|at| at.offset == entry.offset && at.crc32 == entry.crc32), "an object was lost");
+            ensure!(
+                found.is_some_and(|at| at.offset == entry.offset && at.crc32 == entry.crc32),
+                "an object was lost"
+            );
         }
     }
     if stage != Stage::Ack {
         let info = snapshot.info()?;
-        ensure!((info.unresolved_objects, info.unproven_packs) == (0, 0), "the index is not complete");
+        ensure!(
+            (info.unresolved_objects, info.unproven_packs) == (0, 0),
+            "the index is not complete"
+        );
         for rank in 0..snapshot.packs() {
             let table = snapshot.entries(rank)?;
             ensure!(table.kinds.len() == table.len(), "kinds are missing");
@@ -163,7 +185,11 @@ fn given(pack: &Pack) -> Result<NewPack> {
         path: "pack".into(),
         id: pack.id,
         entries: EntryTable {
-            oids: pack.entries.iter().flat_map(|entry| entry.oid.as_slice().to_vec()).collect(),
+            oids: pack
+                .entries
+                .iter()
+                .flat_map(|entry| entry.oid.as_slice().to_vec())
+                .collect(),
             oid_len: 20,
             offsets: pack.entries.iter().map(|entry| entry.offset).collect(),
             crc32s: pack.entries.iter().map(|entry| entry.crc32).collect(),

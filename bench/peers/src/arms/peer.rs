@@ -18,7 +18,9 @@ use crate::{
 };
 
 pub fn all() -> Vec<Box<dyn Arm>> {
-    [WriterArm::Fast, WriterArm::Safe, WriterArm::Uring].map(|writer| Box::new(Peer { writer }) as Box<dyn Arm>).into()
+    [WriterArm::Fast, WriterArm::Safe, WriterArm::Uring]
+        .map(|writer| Box::new(Peer { writer }) as Box<dyn Arm>)
+        .into()
 }
 
 struct Peer {
