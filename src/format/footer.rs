@@ -305,7 +305,7 @@ fn with_schema(kind: Kind) -> (FlatBufferBuilder<'static>, WIPOffset<Schema<'sta
             .clone()
             .with_metadata(schema::metadata(kind));
         let schema = IpcSchemaEncoder::new().schema_to_fb_offset(&mut fbb, &schema).value();
-        while fbb.unfinished_data().len() % 8 != 0 {
+        while !fbb.unfinished_data().len().is_multiple_of(8) {
             fbb.push(0u8);
         }
         (fbb.unfinished_data().to_vec(), schema)

@@ -36,7 +36,7 @@ impl<R: Read> PacketReader<R> {
     ///
     /// # Errors
     /// Fails where the stream ends within a packet, and for anything that is no packet.
-    pub fn next(&mut self) -> WireResult<Option<Packet<'_>>> {
+    pub fn read(&mut self) -> WireResult<Option<Packet<'_>>> {
         let mut prefix = [0; 4];
         // Told from an end within a packet, which is an error.
         loop {
@@ -76,7 +76,7 @@ impl<R: Read> PacketReader<R> {
     /// # Errors
     /// As [`PacketReader::next`], and where the stream ends.
     pub fn line(&mut self) -> WireResult<Option<&BStr>> {
-        match self.next()? {
+        match self.read()? {
             Some(Packet::Data(data)) => Ok(Some(without_line_end(data))),
             Some(_) => Ok(None),
             None => Err(WireError::HungUp),
@@ -210,27 +210,27 @@ mod tests {
         let stream = [&bytes[..], b"PACK"].concat();
         let mut reader = PacketReader::new(&stream[..]);
         assert_eq!(reader.line().unwrap().unwrap(), "hello");
-        assert_eq!(reader.next().unwrap(), Some(Packet::Data(b"a\0b")));
-        assert_eq!(reader.next().unwrap(), Some(Packet::Delimiter));
-        assert_eq!(reader.next().unwrap(), Some(Packet::Flush));
+        assert_eq!(reader.read().unwrap(), Some(Packet::Data(b"a\0b")));
+        assert_eq!(reader.read().unwrap(), Some(Packet::Delimiter));
+        assert_eq!(reader.read().unwrap(), Some(Packet::Flush));
         assert_eq!(*reader.get_mut(), b"PACK");
     }
 
     #[test]
     fn an_end_between_packets_is_none_and_within_one_an_error() {
-        assert_eq!(PacketReader::new(&b""[..]).next().unwrap(), None);
+        assert_eq!(PacketReader::new(&b""[..]).read().unwrap(), None);
         for cut in ["0", "000", "0005", "0006a"] {
             assert!(
-                PacketReader::new(cut.as_bytes()).next().unwrap_err().is_hang_up(),
+                PacketReader::new(cut.as_bytes()).read().unwrap_err().is_hang_up(),
                 "{cut}"
             );
         }
         for wrong in ["zzzz", "0003", "fff1", "ffff", "-001", "00 5"] {
             let stream = [wrong.as_bytes(), &[0; 70000]].concat();
-            let error = PacketReader::new(&stream[..]).next().unwrap_err();
+            let error = PacketReader::new(&stream[..]).read().unwrap_err();
             assert!(matches!(error, WireError::Refused(_)), "{wrong}: {error}");
         }
-        assert_eq!(PacketReader::new(&b"0004"[..]).next().unwrap(), Some(Packet::Data(&[])));
+        assert_eq!(PacketReader::new(&b"0004"[..]).read().unwrap(), Some(Packet::Data(&[])));
     }
 
     #[test]

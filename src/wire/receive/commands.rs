@@ -40,7 +40,7 @@ impl Request {
         let mut request = Request::default();
         let mut first = true;
         loop {
-            let line = match packets.next()? {
+            let line = match packets.read()? {
                 // A client that looked and found everything up to date may just go.
                 None if first => return Ok(None),
                 None => return Err(WireError::HungUp),

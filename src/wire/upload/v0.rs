@@ -72,7 +72,7 @@ impl Server<'_, '_> {
             width: None,
         };
         loop {
-            let line = match self.input.next()? {
+            let line = match self.input.read()? {
                 Some(Packet::Data(data)) => without_line_end(data),
                 // A client that saw all it wanted ends the list, or just goes.
                 Some(_) => break,
@@ -112,7 +112,7 @@ impl Server<'_, '_> {
         let mut last: Option<ObjectId> = None;
         let mut request = Request::default();
         loop {
-            let line = match self.input.next()? {
+            let line = match self.input.read()? {
                 Some(Packet::Data(data)) => Some(without_line_end(data).to_owned()),
                 Some(_) => None,
                 None => return Err(WireError::HungUp),

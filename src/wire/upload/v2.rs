@@ -45,7 +45,7 @@ impl Server<'_, '_> {
         let mut command: Option<BString> = None;
         let mut words: Vec<BString> = Vec::new();
         let arguments = loop {
-            match self.input.next()? {
+            match self.input.read()? {
                 None if command.is_none() && words.is_empty() => return Ok(None),
                 None => return Err(WireError::HungUp),
                 Some(Packet::Data(data)) => {
