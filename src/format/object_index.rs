@@ -34,8 +34,8 @@ pub const MIN_OBJECTS: usize = 4 * BLOCK_LEN;
 const COLUMNS: usize = 5;
 const HEADER_LEN: usize = 24;
 const DIGEST_LEN: usize = 16;
-/// How many blocks to keep: 2 MiB of ids.
-const MAX_CACHED: usize = 64;
+/// How many blocks to keep, 10 KiB each on average: who checks out a tree looks thousands of objects up, all over the table.
+const MAX_CACHED: usize = 3 * 1024;
 
 /// Returns the bytes of an index over `objects` objects.
 pub fn encoded_len(objects: usize) -> u64 {

@@ -73,6 +73,11 @@ impl<'a, 's> Trees<'a, 's> {
         for (id, kind) in hidden {
             self.hide(id, *kind)?;
         }
+        // What is wanted by name comes first: no filter leaves it out, and a receiver that has a commit of the boundary may lack
+        // it all the same, if its clone is partial.
+        for (id, kind) in shown {
+            self.take_wanted(id, *kind)?;
+        }
         if self.walk != Walk::Nothing {
             for id in &graph.boundary {
                 self.hide(id, Kind::Tree)?;
@@ -81,10 +86,6 @@ impl<'a, 's> Trees<'a, 's> {
         // What was met on the other side means nothing on this one.
         self.recent.forget();
         self.neighbours = Neighbours::default();
-        // What is wanted by name comes first: no filter leaves it out.
-        for (id, kind) in shown {
-            self.take_wanted(id, *kind)?;
-        }
         match self.walk {
             Walk::Nothing => {}
             Walk::Paths => self.take_by_path(shown, &graph.shown)?,

@@ -11,7 +11,10 @@ use gix_hash::ObjectId;
 use super::{Server, View, cut::Boundary, plan::Plan, request::Request};
 use crate::{
     error::Result,
-    pack::emit::{Naming, copy_verbatim, emit_with},
+    pack::{
+        emit::{Naming, copy_verbatim, emit_with},
+        filter::Filter,
+    },
     wire::{BandWidth, Sideband, WireError, WireResult},
 };
 
@@ -27,13 +30,12 @@ impl Server<'_, '_> {
         request: &Request,
         haves: &[ObjectId],
         boundary: Boundary,
+        filter: Filter,
         width: Option<BandWidth>,
     ) -> WireResult<()> {
         if let Some(before) = &mut self.before_pack {
             before();
         }
-        // What is wrong with a filter is told before anything else.
-        let filter = self.view.filter(request)?;
         self.output.flush()?;
         let naming = match request.ofs_delta {
             true => Naming::Offset,

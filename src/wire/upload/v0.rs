@@ -37,6 +37,7 @@ impl Server<'_, '_> {
         let Some(wanted) = self.wanted()? else {
             return Ok(());
         };
+        let filter = self.view.filter(&wanted.request)?;
         let mut boundary = Boundary::default();
         if wanted.request.is_cut() {
             boundary = self.view.boundary(&wanted.request)?;
@@ -55,7 +56,7 @@ impl Server<'_, '_> {
             return Ok(());
         };
         let Wanted { request, width, .. } = wanted;
-        self.send_pack(&request, &common.haves, boundary, width)?;
+        self.send_pack(&request, &common.haves, boundary, filter, width)?;
         if width.is_some() {
             self.output.end()?;
         }

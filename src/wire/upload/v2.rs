@@ -4,7 +4,10 @@ use bstr::{BString, ByteSlice};
 use gix_hash::ObjectId;
 
 use super::{Server, cut::Boundary, negotiate::Common, request::Request};
-use crate::wire::{BandWidth, Capabilities, Packet, WireError, WireResult, packet::without_line_end};
+use crate::{
+    pack::filter::Filter,
+    wire::{BandWidth, Capabilities, Packet, WireError, WireResult, packet::without_line_end},
+};
 
 /// How many lines may come before the arguments of a command.
 const MOST_CAPABILITIES: usize = 1024;
@@ -91,6 +94,7 @@ impl Server<'_, '_> {
         }
         let wanted_refs = self.resolve(&mut request)?;
         self.view.check_wants(&request.wants)?;
+        let filter = self.view.filter(&request)?;
         self.output.set_banded(request.sideband_all);
         let mut common = Common::default();
         for have in &request.haves {
@@ -104,7 +108,7 @@ impl Server<'_, '_> {
         } else if request.wants.is_empty() {
             return Ok(());
         }
-        self.send_sections(&request, &wanted_refs, &common.haves)
+        self.send_sections(&request, &wanted_refs, &common.haves, filter)
     }
 
     /// Adds the values of wanted references to what is wanted, and returns them with their names.
@@ -146,6 +150,7 @@ impl Server<'_, '_> {
         request: &Request,
         wanted_refs: &[(ObjectId, BString)],
         haves: &[ObjectId],
+        filter: Filter,
     ) -> WireResult<()> {
         let mut boundary = Boundary::default();
         if request.is_cut() {
@@ -168,7 +173,7 @@ impl Server<'_, '_> {
         }
         self.output.line("packfile")?;
         self.output.set_banded(false);
-        self.send_pack(request, haves, boundary, Some(BandWidth::Large))?;
+        self.send_pack(request, haves, boundary, filter, Some(BandWidth::Large))?;
         self.output.end()
     }
 }
