@@ -72,6 +72,12 @@ impl View<'_> {
         if self.hides_any() || self.snapshot.has_unreachable() {
             return Ok(None);
         }
+        // A partial clone that completes itself wants trees and blobs. For these the references are not even looked at.
+        if let Some(first) = wants.first()
+            && let Some((Kind::Tree | Kind::Blob, _)) = self.reader.header(first)?
+        {
+            return Ok(None);
+        }
         let wanted: HashSet<&ObjectId> = wants.iter().collect();
         if !self.shown()?.iter().all(|each| wanted.contains(&each.oid)) {
             return Ok(None);
