@@ -10,6 +10,7 @@ use std::{
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     process::Stdio,
+    thread,
 };
 
 use anyhow::{Context, Result, bail};
@@ -156,14 +157,21 @@ impl Staged {
         // git shows its own.
         let is_ours = matches!(indexing, Indexing::Columns(_));
         let progress = is_ours.then(|| Progress::new(voice, "Storing pack", false));
-        if sync.pack {
-            file.sync_all()
-                .with_context(|| format!("cannot sync {}", path.display()))?;
-        }
-        let (index, reverse) = match indexing {
-            Indexing::Columns(table) => index_from_columns(&directory, table, pack_id, sync)?,
-            Indexing::Strict(levels) => index_by_git(&directory, &path, levels, voice)?,
-        };
+        // Waits for the disk go side by side: a journal often ends them all at once.
+        let (index, reverse) = thread::scope(|scope| {
+            let synced = scope.spawn(|| match sync.pack {
+                true => file
+                    .sync_all()
+                    .with_context(|| format!("cannot sync {}", path.display())),
+                false => Ok(()),
+            });
+            let indexed = match indexing {
+                Indexing::Columns(table) => index_from_columns(&directory, table, pack_id, sync),
+                Indexing::Strict(levels) => index_by_git(&directory, &path, levels, voice),
+            };
+            synced.join().expect("a sync does not panic")?;
+            indexed
+        })?;
         drop(progress);
         let keep = keep(&name("keep"))?;
         for (guard, name) in [(guard, name("pack")), (reverse, name("rev")), (index, name("idx"))] {
@@ -230,7 +238,8 @@ fn temporary(directory: &Path, prefix: &str, suffix: &str) -> Result<(PathBuf, G
 
 /// Writes `.idx` and `.rev` under temporary names.
 fn index_from_columns(directory: &Path, table: &EntryTable, pack_id: &ObjectId, sync: Sync) -> Result<(Guard, Guard)> {
-    let write = |prefix: &str, fill: &dyn Fn(&mut dyn Write) -> io::Result<ObjectId>| -> Result<Guard> {
+    type Fill<'a> = dyn Fn(&mut dyn Write) -> io::Result<ObjectId> + std::marker::Sync + 'a;
+    let write = |prefix: &str, fill: &Fill<'_>| -> Result<Guard> {
         let (path, guard, file) = temporary(directory, prefix, "")?;
         let mut file = BufWriter::with_capacity(1 << 16, file);
         fill(&mut file)
@@ -243,11 +252,14 @@ fn index_from_columns(directory: &Path, table: &EntryTable, pack_id: &ObjectId, 
         }
         Ok(guard)
     };
-    let index = write("tmp_idx_", &|out| {
-        idx::write_idx(table, pack_id, idx::LARGE_OFFSET_THRESHOLD, out)
-    })?;
-    let reverse = write("tmp_rev_", &|out| idx::write_rev(table, pack_id, out))?;
-    Ok((index, reverse))
+    thread::scope(|scope| {
+        let reverse = scope.spawn(|| write("tmp_rev_", &|out| idx::write_rev(table, pack_id, out)));
+        let index = write("tmp_idx_", &|out| {
+            idx::write_idx(table, pack_id, idx::LARGE_OFFSET_THRESHOLD, out)
+        });
+        let reverse = reverse.join().expect("writing does not panic");
+        Ok((index?, reverse?))
+    })
 }
 
 /// Lets git index the pack, so that no object's name is taken on trust. git syncs what it writes as it is configured.

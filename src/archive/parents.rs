@@ -60,15 +60,15 @@ pub fn reached_by_parents(
         if !seen.insert(id) {
             continue;
         }
-        let Some((tree, parents)) = objects.new(&id)?.and_then(|object| commit(&object, format)) else {
+        let Some((tree, parents)) = objects.in_pack(&id)?.and_then(|object| commit(&object, format)) else {
             continue;
         };
         for parent in parents {
             queue.push(parent);
-            let old_tree = match objects.new(&parent)? {
+            let old_tree = match objects.in_pack(&parent)? {
                 Some(object) => commit(&object, format).map(|(tree, _)| tree),
                 None if archive.shows(&parent)? || archive.lookup(&parent)?.is_some() => {
-                    let old_tree = objects.old(&parent)?.and_then(|object| commit(&object, format));
+                    let old_tree = objects.in_archive(&parent)?.and_then(|object| commit(&object, format));
                     known.insert(parent);
                     live_parents.push(parent);
                     old_tree.map(|(tree, _)| {
@@ -87,12 +87,14 @@ pub fn reached_by_parents(
         if new == old || !compared.insert((new, old)) {
             continue;
         }
-        let Some(new_tree) = objects.new(&new)? else { continue };
-        let (old_tree, is_known) = match objects.new(&old)? {
+        let Some(new_tree) = objects.in_pack(&new)? else {
+            continue;
+        };
+        let (old_tree, is_known) = match objects.in_pack(&old)? {
             Some(tree) => (Some(tree), false),
             None => {
                 let is_known = known.contains(&old) || archive.lookup(&old)?.is_some();
-                (if is_known { objects.old(&old)? } else { None }, is_known)
+                (if is_known { objects.in_archive(&old)? } else { None }, is_known)
             }
         };
         let Some(old_tree) = old_tree else { continue };
@@ -125,11 +127,11 @@ struct Objects<'a, 't> {
 }
 
 impl Objects<'_, '_> {
-    fn new(&self, id: &oid) -> Result<Option<Object>> {
+    fn in_pack(&self, id: &oid) -> Result<Option<Object>> {
         self.new.read(id)
     }
 
-    fn old(&mut self, id: &oid) -> Result<Option<Object>> {
+    fn in_archive(&mut self, id: &oid) -> Result<Option<Object>> {
         let theirs = self.theirs.as_mut().and_then(|read| read(id));
         match theirs.filter(|object| check_id(self.old.store(), id, object).is_ok()) {
             Some(object) => Ok(Some(object)),
