@@ -128,7 +128,7 @@ fn push(path: &std::path::Path, thread: usize, n: usize, mine: &mut BTreeMap<Str
     let object = tree(&format!("file{n}"), &blob_id);
     let id = id_of(&object);
     let basis = Snapshot::open(path).unwrap();
-    let done = if n % 2 == 0 && basis.shows(&blob_id).unwrap() {
+    let done = if n.is_multiple_of(2) && basis.shows(&blob_id).unwrap() {
         let transaction = Transaction {
             packs: vec![pack(std::slice::from_ref(&object))],
             edits: vec![set(&name, id)],
