@@ -73,16 +73,19 @@ impl Arm for Ours {
     fn run(&self, dir: &Path, packs: &[Pack], stage: Stage, appenders: usize) -> Result<Cost> {
         let path = dir.join("a.znippy");
         create(&path, Kind::Sha1, "refs/heads/main".into())?;
-        let policy = WritePolicy {
-            durability: self.durability,
-            ..WritePolicy::default()
+        // Every thread has the archive open for itself, as if it were another process.
+        let appender = || {
+            let policy = WritePolicy {
+                durability: self.durability,
+                ..WritePolicy::default()
+            };
+            Appender::new(&path, policy)
         };
         // What comes with a pack is there before the clock starts, as its bytes are.
         let given: Vec<_> = packs
             .iter()
             .map(|pack| Ok(Mutex::new(Some(given(pack)?))))
             .collect::<Result<_>>()?;
-        let appender = Mutex::new(Appender::new(&path, policy));
         let next = AtomicUsize::new(0);
         let take = |pack: &Pack| {
             let index = (pack as *const Pack as usize - packs.as_ptr() as usize) / size_of::<Pack>();
@@ -110,7 +113,7 @@ impl Arm for Ours {
         };
         let cost = measure(|| match self.durability {
             Durability::Batch => {
-                let mut appender = appender.lock().expect("nobody panics");
+                let mut appender = appender();
                 let mut batch = appender.batch();
                 for pack in packs {
                     batch.add_pack(take(pack)?)?;
@@ -122,6 +125,7 @@ impl Arm for Ours {
                 Ok(())
             }
             _ => in_threads(appenders, |nth| {
+                let mut appender = appender();
                 for pack in share(packs, appenders, nth) {
                     let transaction = Transaction {
                         packs: vec![take(pack)?],
@@ -132,7 +136,7 @@ impl Arm for Ours {
                         },
                         ..Transaction::default()
                     };
-                    let outcome = appender.lock().expect("nobody panics").commit(transaction)?;
+                    let outcome = appender.commit(transaction)?;
                     ensure!(outcome.written, "nothing was written");
                 }
                 Ok(())
