@@ -30,7 +30,7 @@ use crate::media::{Medium, read_vec};
 /// How many bytes to read before a footer's end in the hope of getting all of it at once.
 const FOOTER_GUESS: u64 = 8 * 1024;
 /// A disk sector: what a power cut writes whole or not at all.
-const SECTOR: usize = 512;
+const SECTOR: u64 = 512;
 const COPY_CHUNK: usize = 1 << 20;
 
 /// A committed state of an archive.
@@ -149,8 +149,10 @@ pub fn check_commit(
     scrutiny: Scrutiny<'_>,
 ) -> io::Result<Check> {
     let torn = |why: &str| Ok(Check::Torn(why.into()));
-    let judge = |from: u64, to: u64, why: String| -> io::Result<Check> {
-        let zeros = has_zero_sector(medium, from, to.min(len))?;
+    let judge = |from: u64, to: u64, end: u64, why: String| -> io::Result<Check> {
+        // What is missing is missing by whole sectors, which the places of checksums do not end at.
+        let sectors = (from - from % SECTOR).max(at)..to.next_multiple_of(SECTOR).min(end).min(len);
+        let zeros = has_zero_sector(medium, sectors)?;
         Ok(if zeros { Check::Torn(why) } else { Check::Damaged(why) })
     };
     if at + PREFIX_LEN as u64 > len {
@@ -162,7 +164,7 @@ pub fn check_commit(
         // All that is missing may be the rest of the sector in which the commit before ends.
         return match prefix.iter().all(|b| *b == 0) {
             true => torn(&why),
-            false => judge(at, len, why),
+            false => judge(at, len, len, why),
         };
     };
     if at + metadata_len > len {
@@ -180,7 +182,7 @@ pub fn check_commit(
     }
     let (geometry, _) = match parsed {
         Ok(parsed) => parsed,
-        Err(why) => return judge(at, at + metadata_len, why),
+        Err(why) => return judge(at, at + metadata_len, len, why),
     };
     let is_resident = |place: &str| geometry.residence.as_deref() == Some(place);
     let every_byte = match scrutiny {
@@ -212,7 +214,7 @@ pub fn check_commit(
             let trailer = read_vec(medium, end - TRAILER_LEN as u64, TRAILER_LEN)?;
             return match trailer.iter().all(|b| *b == 0) {
                 true => torn(&why),
-                false => judge(block.body_at() + geometry.pack_data().end, end, why),
+                false => judge(block.body_at() + geometry.pack_data().end, end, end, why),
             };
         }
     };
@@ -233,7 +235,7 @@ pub fn check_commit(
             footer_end: end,
             append: end,
         }))),
-        Some((why, place)) => judge(place.start, place.end, why),
+        Some((why, place)) => judge(place.start, place.end, end, why),
     }
 }
 
@@ -301,25 +303,24 @@ pub fn check_pack_hash(medium: &dyn Medium, at: u64, len: u64, id: &gix_hash::oi
     }
 }
 
-/// Returns whether a range holds a whole sector of zeros: the mark of a write that never reached the disk.
-fn has_zero_sector(medium: &dyn Medium, from: u64, to: u64) -> io::Result<bool> {
-    let mut buf = vec![0; to.saturating_sub(from).min(COPY_CHUNK as u64) as usize];
-    let mut at = from;
-    while at < to {
+/// Returns whether a range of one commit holds a sector of zeros: the mark of a write that never reached the disk. Of the sectors
+/// at its ends, which it may share with others, only what is inside of the range counts: a commit starts and ends with bytes
+/// that are not zero.
+fn has_zero_sector(medium: &dyn Medium, range: Range<u64>) -> io::Result<bool> {
+    let mut buf = vec![0; range.end.saturating_sub(range.start).min(COPY_CHUNK as u64) as usize];
+    let mut at = range.start;
+    while at < range.end {
         // Chunks start at multiples of the sector size but for the first.
-        let until = (at + COPY_CHUNK as u64).next_multiple_of(SECTOR as u64) - SECTOR as u64;
-        let part = (until.min(to) - at) as usize;
-        medium.read_exact_at(at, &mut buf[..part])?;
-        let lead = (at.next_multiple_of(SECTOR as u64) - at) as usize;
-        let sectors = buf[..part].get(lead..).unwrap_or_default().chunks(SECTOR);
-        // A last piece counts too if it is long enough not to be padding.
-        if sectors
-            .filter(|sector| sector.len() >= 64)
-            .any(|sector| sector.iter().all(|b| *b == 0))
-        {
+        let until = (at + COPY_CHUNK as u64).next_multiple_of(SECTOR) - SECTOR;
+        let part = &mut buf[..(until.min(range.end) - at) as usize];
+        medium.read_exact_at(at, part)?;
+        let lead = (at.next_multiple_of(SECTOR) - at).min(part.len() as u64) as usize;
+        let (first, rest) = part.split_at(lead);
+        let is_zero = |sector: &[u8]| !sector.is_empty() && sector.iter().all(|b| *b == 0);
+        if is_zero(first) || rest.chunks(SECTOR as usize).any(is_zero) {
             return Ok(true);
         }
-        at += part as u64;
+        at += part.len() as u64;
     }
     Ok(false)
 }
