@@ -227,10 +227,11 @@ fn parent_of(disk: &dyn Disk, path: &Path) -> Result<PathBuf> {
     Ok(parent)
 }
 
-/// Makes a new name durable. Disks that cannot sync a directory say EINVAL, which is not an error: there is nothing to do.
+/// Makes a new name durable. Disks that cannot sync a directory say EINVAL, which is not an error: there is nothing to do. Nor is
+/// there where names may be made but the directory not be read.
 pub(super) fn sync_directory(disk: &dyn Disk, directory: &Path) -> Result<()> {
     match disk.sync_directory(directory) {
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOTSUP)) => Ok(()),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOTSUP | libc::EACCES)) => Ok(()),
         other => other.map_err(Error::io(directory, "sync the directory")),
     }
 }

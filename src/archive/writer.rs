@@ -1,10 +1,15 @@
 //! The way to every append: the lock, the file behind it, what lies behind the last commit, and then the commit itself.
 
-use std::{io, path::Path, sync::Arc};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use super::{
     Durability, Snapshot, WritePolicy,
     append::{self, Failure, write_error},
+    create::sync_directory,
     durability::Arm,
     locking::{self, take_lock},
     merge,
@@ -19,7 +24,7 @@ use crate::{
         recover::{Recovered, Scrutiny, State, Tail, recover},
         slot::{SLOT_LEN, Slot},
     },
-    media::{DiskFile, LockReach, Stat, read_vec},
+    media::{Disk, DiskFile, LockReach, Stat, read_vec},
 };
 
 /// How often a writer goes back to the path when gc replaced the file that it waited for.
@@ -28,6 +33,9 @@ const MAX_REOPENS: usize = 100;
 /// How many commits, and how many bytes of them, may lie beyond the slot before one that need not be synced is synced all the
 /// same: readers look at each of them.
 const MAX_UNCONFIRMED: (usize, u64) = (256, 1 << 30);
+
+/// The number of the slot write that comes with a new file; every synced commit to it writes one more.
+const FIRST_WRITE: u64 = 1;
 
 /// What stays between two commits of one writer: how to make them durable, the open file, and what is known of it.
 pub struct Handle {
@@ -255,7 +263,9 @@ fn look(
         Some((found, commits)) => (found, Beyond::Resident(commits)),
         None => {
             let found = recover(Scrutiny::EveryByte)?;
-            let settled = found.tail == Tail::Clean && found.slot.is_some() && head.is_readable();
+            // A slot that skips damage is written again: the sync that was to cover it may have failed.
+            let is_plain = found.slot.is_some_and(|slot| slot.append == slot.footer_end);
+            let settled = found.tail == Tail::Clean && is_plain && head.is_readable();
             (found, if settled { Beyond::Nothing } else { Beyond::Unsettled })
         }
     };
@@ -306,6 +316,10 @@ impl Writer<'_> {
             ..
         } = view;
         let confirms = arm.confirms();
+        if confirms && head.newest_slot().is_none_or(|slot| slot.write <= FIRST_WRITE) {
+            // Nobody has committed to this file since it got its name: whoever gave it that may have died before it was durable.
+            sync_directory(policy.disk, &directory_of(policy.disk, path))?;
+        }
         // A merge is a favour to later readers. Where a batch cannot be read it is verify's business, not this commit's. A commit
         // that goes behind others which no sync has covered leaves it to one that can take the time.
         if confirms || matches!(below, Beyond::Nothing) {
@@ -323,13 +337,17 @@ impl Writer<'_> {
         match append::write(file.as_ref(), path, &prepared, arm, &still_ours, on_copy) {
             Ok(()) => {}
             Err(Failure::Incomplete(error)) => {
-                // Best effort: what is left of the tail has no whole commit in it, and the next writer cuts it off.
-                let _ = file.set_len(recovered.state.append);
+                // Best effort: what is left of the tail has no whole commit in it, and the next writer cuts it off. Synced, so
+                // that none of it shows up again among the bytes of that one's commit.
+                let _ = file.set_len(recovered.state.append).and_then(|()| file.sync_data());
                 return Err(error);
             }
-            Err(Failure::NotOurs(error)) => return Err(error),
+            Err(Failure::NotOurs(error @ Error::Replaced { .. })) => return Err(error),
+            // Not that it is another's, but that nobody can tell.
+            Err(Failure::NotOurs(error)) => return Err(take_back(path, file.as_ref(), recovered.state.append, error)),
             Err(Failure::Unsynced(source)) => {
-                return Err(take_back(path, file.as_ref(), recovered.state.append, source));
+                let error = Error::io(path, "sync")(source);
+                return Err(take_back(path, file.as_ref(), recovered.state.append, error));
             }
         }
         if is_on_network {
@@ -427,14 +445,20 @@ impl Writer<'_> {
             Beyond::Own(_) => {}
             Beyond::Resident(_) | Beyond::Unsettled => settle_tail(path, file.as_ref(), head, self.len, recovered)?,
         }
-        file.sync_data().map_err(|source| Error::DurabilityUnknown {
-            path: (*path).into(),
-            source,
-        })?;
-        let slot = next_slot(head, &recovered.state);
-        let text = write_slot(file.as_ref(), &slot).map_err(write_error(path))?;
-        self.head_bytes[head::in_changing(slot.offset())..][..SLOT_LEN].copy_from_slice(&text);
-        head.slots[(slot.write % 2) as usize] = Some(slot);
+        // Where damage is skipped both slots have to say so: while one of them still names a place before it, a crash could leave
+        // that one alone, and the way to what comes later would be lost.
+        let skips = recovered.state.append > recovered.state.footer_end;
+        let mut slot = next_slot(head, &recovered.state);
+        for again in [false, true].into_iter().take(1 + usize::from(skips)) {
+            slot.write += u64::from(again);
+            file.sync_data().map_err(|source| Error::DurabilityUnknown {
+                path: (*path).into(),
+                source,
+            })?;
+            let text = write_slot(file.as_ref(), &slot).map_err(write_error(path))?;
+            self.head_bytes[head::in_changing(slot.offset())..][..SLOT_LEN].copy_from_slice(&text);
+            head.slots[(slot.write % 2) as usize] = Some(slot);
+        }
         (recovered.slot, recovered.tail) = (Some(slot), Tail::Clean);
         *beyond = Beyond::Nothing;
         Ok(())
@@ -558,13 +582,22 @@ fn check_still_ours(path: &Path, file: &dyn DiskFile, end: u64) -> Result<()> {
     Ok(())
 }
 
-/// After a failed sync: takes the tail back and makes that durable, still under the lock.
-fn take_back(path: &Path, medium: &dyn DiskFile, confirmed: u64, source: io::Error) -> Error {
+/// After a call that failed with `error`: takes the tail back and makes that durable, still under the lock.
+fn take_back(path: &Path, medium: &dyn DiskFile, confirmed: u64, error: Error) -> Error {
     match medium.set_len(confirmed).and_then(|()| medium.sync_data()) {
-        Ok(()) => Error::io(path, "sync")(source),
-        Err(_) => Error::DurabilityUnknown {
+        Ok(()) => error,
+        Err(source) => Error::DurabilityUnknown {
             path: path.into(),
             source,
         },
+    }
+}
+
+/// Returns the directory that has the archive's name in it.
+fn directory_of(disk: &dyn Disk, path: &Path) -> PathBuf {
+    let real = disk.canonical(path).unwrap_or_else(|_| path.into());
+    match real.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.into(),
+        _ => PathBuf::from("."),
     }
 }
