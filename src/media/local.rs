@@ -149,7 +149,8 @@ impl Temporary for LocalTemporary {
             Some(named) => named.persist_noclobber(path).map_err(|error| error.error),
             None => {
                 let source = format!("/proc/self/fd/{}", self.file.file().as_raw_fd());
-                Ok(rustix::fs::linkat(CWD, source, CWD, path, AtFlags::SYMLINK_FOLLOW)?)
+                let link = || rustix::fs::linkat(CWD, &source, CWD, path, AtFlags::SYMLINK_FOLLOW);
+                Ok(rustix::io::retry_on_intr(link)?)
             }
         }
     }
