@@ -87,6 +87,8 @@ pub fn catch_up(
     let snapshot = Snapshot::open_on(policy.disk, path)?;
     let mut known = Known::default();
     known.read(&snapshot)?;
+    // A disk that fails is not an archive without packs.
+    snapshot.lost()?;
     let mut todo = snapshot.pack_spans();
     todo.retain(|(_, span)| again || !known.proven.contains(&span.txn));
     let total = todo.len() as u64;
