@@ -199,12 +199,7 @@ fn after_a_failed_sync() {
             push_step(&mut recording, 6);
             // Where not even the cut reaches the disk, remains of the push may show up within the next one.
             let alarms = if stays { Alarms::Allowed } else { Alarms::None };
-            replay_some(
-                &format!("failed sync {nth}, stays: {stays}"),
-                &recording,
-                3_000,
-                alarms,
-            );
+            replay_some(&format!("failed sync {nth}, stays: {stays}"), &recording, 3_000, alarms);
         }
     }
 }
