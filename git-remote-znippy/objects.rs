@@ -31,6 +31,12 @@ impl Objects {
     /// # Errors
     /// Fails where git does. Names hold no line feed.
     pub fn resolve(&mut self, names: &[BString]) -> Result<Vec<Option<ObjectId>>> {
+        let found = self.look_up(names)?.into_iter();
+        Ok(found.map(|found| found.map(|(id, _)| id)).collect())
+    }
+
+    /// As [`Objects::resolve`], with the kind of each object.
+    pub fn look_up(&mut self, names: &[BString]) -> Result<Vec<Option<(ObjectId, Kind)>>> {
         if names.is_empty() {
             return Ok(Vec::new());
         }
@@ -46,7 +52,7 @@ impl Objects {
             });
             names
                 .iter()
-                .map(|_| Ok(answer(output)?.map(|(id, ..)| id)))
+                .map(|_| Ok(answer(output)?.map(|(id, kind, _)| (id, kind))))
                 .collect::<Result<Vec<_>>>()
         });
         answers.context("cannot read from git cat-file")

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use anyhow::{Result, bail};
 use bstr::{BStr, BString, ByteSlice};
 use gix_hash::ObjectId;
-use znippy::archive::Snapshot;
+use znippy::{archive::Snapshot, pack::Kind};
 
 use crate::{
     bounds,
@@ -50,13 +50,15 @@ impl Request {
         names.extend(
             created
                 .into_iter()
-                .map(|source| BString::from([source, &b"^{commit}"[..]].concat())),
+                .map(|source| BString::from([source, &b"^{}"[..]].concat())),
         );
         let _progress = Progress::new(options.voice, "Comparing references", false);
-        let mut found = objects.resolve(&names)?;
-        let created = found.split_off(sources + olds.len());
+        let mut found = objects.look_up(&names)?;
+        let created = found.split_off(sources + olds.len()).into_iter().flatten();
+        let created = created.filter(|(_, kind)| *kind == Kind::Commit).map(|(id, _)| id);
+        let mut found: Vec<_> = found.into_iter().map(|found| found.map(|(id, _)| id)).collect();
         let mut has: HashSet<ObjectId> = found.split_off(sources).into_iter().flatten().collect();
-        let (near, far): (Vec<_>, Vec<_>) = created.into_iter().flatten().partition(|commit| shown.contains(commit));
+        let (near, far): (Vec<_>, Vec<_>) = created.partition(|commit| shown.contains(commit));
         has.extend(near);
         if let Some(snapshot) = snapshot
             && (too_many || !far.is_empty())
