@@ -32,7 +32,10 @@ pub fn catch_up(remote: &Remote, config: &Config, voice: Voice) -> Result<()> {
     if std::io::stderr().is_terminal() {
         match detach(path) {
             Ok(()) => voice.note("the pack was stored without proof, which is made up for in the background"),
-            Err(error) => voice.warning(format_args!("the pack was stored without proof; {later} ({error:#})")),
+            Err(error) => voice.warning(format_args!(
+                "the pack was stored without proof; {later} ({})",
+                znippy::error::one_line(error.as_ref())
+            )),
         }
         return Ok(());
     }

@@ -475,7 +475,10 @@ impl<R, W> Session<R, W> {
         };
         let voice = self.options.voice;
         if let Err(error) = catch_up::catch_up(&self.remote, config, voice) {
-            voice.warning(format_args!("the push is stored, but is not proven yet: {error:#}"));
+            voice.warning(format_args!(
+                "the push is stored, but is not proven yet: {}",
+                znippy::error::one_line(error.as_ref())
+            ));
         }
         Ok(())
     }

@@ -245,7 +245,10 @@ impl Remote {
             return;
         }
         if let Err(error) = set_config(&remote_key(name, "znippyUuid"), uuid.as_bytes()) {
-            voice.detail(format_args!("the archive's identity was not stored: {error:#}"));
+            voice.detail(format_args!(
+                "the archive's identity was not stored: {}",
+                znippy::error::one_line(error.as_ref())
+            ));
         }
     }
 }

@@ -51,7 +51,7 @@ impl Voice {
 
 /// Prints the message that ends the program.
 pub fn fatal(error: &anyhow::Error) {
-    line("fatal: ", &format!("{error:#}"));
+    line("fatal: ", &znippy::error::one_line(error.as_ref()));
 }
 
 /// Returns whether `error` says that git no longer reads what it asked for.

@@ -130,3 +130,31 @@ impl Error {
         }
     }
 }
+
+/// Returns an error and its causes as one line. A cause that a message before it tells already is not told again.
+pub fn one_line(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let told = error.to_string();
+        if !text.contains(&told) {
+            text = format!("{text}: {told}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_cause_is_told_twice() {
+        let full = std::io::Error::from_raw_os_error(28);
+        let error = Error::io("/a", "write to")(full);
+        let text = one_line(&error);
+        assert_eq!(text.matches("No space left").count(), 1, "{text}");
+        assert!(text.starts_with("/a: cannot write to"), "{text}");
+    }
+}

@@ -30,7 +30,7 @@ pub fn each(
                 if json {
                     output.json(&Failure {
                         path: &path.to_string_lossy(),
-                        error: format!("{error:#}"),
+                        error: znippy::error::one_line(error.as_ref()),
                         exit_code: exit::code(&error) as u8,
                     })?;
                 }

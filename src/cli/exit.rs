@@ -57,7 +57,7 @@ pub fn usage(text: impl Into<String>) -> anyhow::Error {
 pub fn report(error: &anyhow::Error, output: &Output) -> Exit {
     let exit = code(error);
     if exit != Exit::Done {
-        output.error(&format!("{error:#}"));
+        output.error(&znippy::error::one_line(error.as_ref()));
     }
     exit
 }

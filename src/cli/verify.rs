@@ -107,7 +107,7 @@ pub fn run(args: &Args, output: &mut Output) -> Done {
                 if args.json {
                     output.json(&Failure {
                         path: &path.to_string_lossy(),
-                        error: format!("{error:#}"),
+                        error: znippy::error::one_line(error.as_ref()),
                         exit_code: exit as u8,
                     })?;
                 }
