@@ -81,6 +81,8 @@ fn each_arm_syncs_as_it_says() {
         return;
     }
     let s = fixture("sha1");
+    // The first change to a new file makes its name durable too.
+    s.ok("", "znippy refs cas app refs/heads/first '' $side");
     for arm in ["safe", "batch"] {
         let calls = syncs(
             &s,
