@@ -54,7 +54,7 @@ fn clones() {
             "$ git clone -4 $URL got",
             "$ git clone --upload-pack=git-upload-pack $URL got",
             "$ git clone --server-option=x $URL got
-             ~ only protocol version 2 has server options: both ignore it here",
+             # only protocol version 2 has server options: both ignore it here",
             "$ git clone $URL deep/er/got
              $ test -e deep/er/got/one.txt",
             "! git clone $URL reader",

@@ -56,7 +56,7 @@ fn fetches() {
             "reader$ git fetch --auto-gc",
             "reader$ git fetch --jobs=3",
             "reader$ git fetch --porcelain || test $(git version | grep -c 2.39) = 1
-             ~ git 2.39 has no --porcelain",
+             # git 2.39 has no --porcelain",
             "reader$ git fetch --show-forced-updates",
             "reader$ git fetch --no-show-forced-updates",
             "reader$ git fetch -4",
@@ -103,7 +103,7 @@ fn fetches() {
             "blank$ git fetch origin 'v1.0^{}' || git fetch origin refs/tags/v1.0:refs/tags/mine",
             "blank$ git fetch origin $(git -C ../up rev-parse v1.0)",
             "blank$ git fetch origin $(git -C ../up rev-parse main~4:a/big.dat)
-             ~ an object by its id, of any kind",
+             # an object by its id, of any kind",
             "diverged$ git fetch
              diverged$ git log --oneline --graph --all --format=%s",
             "diverged$ git fetch origin main fresh",

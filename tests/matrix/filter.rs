@@ -51,7 +51,7 @@ fn filters() {
             "blank$ git fetch --filter=blob:none origin main
              blank$ git config extensions.partialClone || true",
             "reader$ git fetch --filter=blob:none
-             ~ makes the clone a partial one",
+             # makes the clone a partial one",
             "$ git clone -q --recurse-submodules --filter=blob:none --also-filter-submodules super got",
             "$ git -c protocol.version=0 clone --filter=blob:none --bare $URL got",
         ],

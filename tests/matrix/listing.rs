@@ -29,7 +29,7 @@ fn listings() {
             "$ git ls-remote --upload-pack=git-upload-pack $URL",
             "$ git -c protocol.version=0 ls-remote $URL",
             "$ git ls-remote -o x $URL
-             ~ server options mean nothing to either",
+             # server options mean nothing to either",
             "! git ls-remote $URL/nowhere",
             "reader$ git remote",
             "reader$ git remote -v",
@@ -52,7 +52,7 @@ fn listings() {
             "reader$ git branch -r --contains main",
             "mirror.git$ git remote show origin",
             "up$ git push -q origin :main; git ls-remote --symref $URL
-             ~ an archive moves HEAD when its branch is deleted; git keeps it dangling (receive.denyDeleteCurrent=ignore)"
+             # an archive moves HEAD when its branch is deleted; git keeps it dangling (receive.denyDeleteCurrent=ignore)"
         ],
     );
 }

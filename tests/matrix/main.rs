@@ -5,7 +5,7 @@
 //! became of a reference, and at the end the state of the remote and of every repository: references, reachable
 //! objects, `.git/shallow`, settings, index, work tree, and what `git fsck` says.
 //!
-//! Where the two differ for a reason, the scenario says so in a line `~ reason` and lists nothing to compare that differs.
+//! Where `.git/shallow` differs for a reason, the scenario says so in a line `~ reason`: then it must differ, and all else must not.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -58,7 +58,15 @@ fn matrix(name: &str, scenarios: &[&str]) {
 
 /// Plays one scenario on both sides; the error is what differs.
 fn compare(bare: &Stage, archive: &Stage, scenario: &str) -> Result<(), String> {
-    let (expected, found) = (bare.play(scenario)?, archive.play(scenario)?);
+    let (mut expected, mut found) = (bare.play(scenario)?, archive.play(scenario)?);
+    if stage::reason(scenario).is_some() {
+        if expected == found && !common::subject_is_file() {
+            return Err("no longer differs".into());
+        }
+        for (_, state) in expected.iter_mut().chain(&mut found) {
+            *state = stage::without_shallow(state);
+        }
+    }
     let differing = expected
         .iter()
         .zip(&found)

@@ -68,7 +68,7 @@ fn pushes() {
             "diverged! git push --force-with-lease=main:$(git -C ../up rev-parse main~9) origin main",
             "diverged$ git push -f origin main",
             "diverged$ git push --force-with-lease origin main || git push origin main:refs/heads/mine
-             ~ the tracking branch is stale: the lease fails on both",
+             # the tracking branch is stale: the lease fails on both",
             "diverged$ git push origin main:refs/heads/mine",
             "up$ git push --dry-run $URL main newest",
             "up! git push --dry-run $URL main~3:main",

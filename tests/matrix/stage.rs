@@ -35,7 +35,7 @@ pub struct Stage {
     is_archive: bool,
 }
 
-/// Returns why a scenario may differ in what it leaves out.
+/// Returns why what the archive names in `.git/shallow` differs.
 pub fn reason(scenario: &str) -> Option<&str> {
     scenario.lines().find_map(|line| line.trim().strip_prefix("~ "))
 }
@@ -49,6 +49,14 @@ fn settle(side: &Side) {
             "{allow} && git config --global url.$URL.insteadOf there:lib && git config --global init.templateDir ''"
         ),
     );
+}
+
+/// Leaves the commits of `.git/shallow` out of a state.
+pub fn without_shallow(state: &str) -> String {
+    match (state.split_once("shallow\n"), state.split_once("objects\n")) {
+        (Some((before, _)), Some((_, after))) => format!("{before}objects\n{after}"),
+        _ => state.to_owned(),
+    }
 }
 
 impl Stage {
@@ -99,7 +107,7 @@ impl Stage {
         );
         let mut seen = Vec::new();
         for line in scenario.lines().map(str::trim) {
-            if line.is_empty() || line.starts_with("~ ") {
+            if line.is_empty() || line.starts_with(['~', '#']) {
                 continue;
             }
             seen.push(copy.try_line(line)?);
