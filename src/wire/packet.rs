@@ -74,7 +74,7 @@ impl<R: Read> PacketReader<R> {
     /// Returns the next packet's text without its line end; `None` at a packet without data.
     ///
     /// # Errors
-    /// As [`PacketReader::next`], and where the stream ends.
+    /// As [`PacketReader::read`], and where the stream ends.
     pub fn line(&mut self) -> WireResult<Option<&BStr>> {
         match self.read()? {
             Some(Packet::Data(data)) => Ok(Some(without_line_end(data))),
@@ -86,7 +86,7 @@ impl<R: Read> PacketReader<R> {
     /// Returns the lines up to the next packet without data.
     ///
     /// # Errors
-    /// As [`PacketReader::next`], and where there are more than `most`.
+    /// As [`PacketReader::read`], and where there are more than `most`.
     pub fn lines(&mut self, most: usize) -> WireResult<Vec<BString>> {
         let mut lines = Vec::new();
         while let Some(line) = self.line()? {

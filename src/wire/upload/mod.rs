@@ -1,7 +1,7 @@
 //! The server of a fetch: what `git upload-pack` does (gitprotocol-pack(5), gitprotocol-v2(5)).
 //!
-//! One file a step: what a client may see ([`shown`]) and may want ([`allowed`]), the requests of both versions ([`v0`],
-//! [`v2`]), negotiation, the cut of a shallow history, and the pack.
+//! One file a step: what a client may see (`shown`) and may want (`allowed`), the requests of both versions (`v0`,
+//! `v2`), negotiation, the cut of a shallow history, and the pack.
 
 mod advertise;
 mod allowed;
