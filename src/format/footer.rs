@@ -10,14 +10,14 @@
 
 use std::sync::OnceLock;
 
-use arrow_ipc::{Block, FooterBuilder, KeyValueBuilder, MetadataVersion, Schema, convert::IpcSchemaEncoder};
+use arrow_ipc::{Block, FooterBuilder, MetadataVersion, Schema, convert::IpcSchemaEncoder};
 use bstr::ByteSlice;
 use flatbuffers::{FlatBufferBuilder, WIPOffset};
 use gix_hash::Kind;
 
 use super::{
     CommitId, DIGEST_LEN, END_MAGIC, HEAD_LEN, MAX_FOOTER_LEN, MAX_NUMBER, decode_hex, digest, encode_hex,
-    ident::Ident, schema,
+    ident::Ident, key_value, schema,
 };
 
 const KEY_UUID: &str = "znippy.uuid";
@@ -164,13 +164,7 @@ impl Footer {
         let metadata: Vec<_> = metadata
             .into_iter()
             .chain(policy)
-            .map(|(key, value)| {
-                let (key, value) = (fbb.create_string(key), fbb.create_string(&value));
-                let mut pair = KeyValueBuilder::new(&mut fbb);
-                pair.add_key(key);
-                pair.add_value(value);
-                pair.finish()
-            })
+            .map(|(key, value)| key_value(&mut fbb, key, &value))
             .collect();
         let metadata = fbb.create_vector(&metadata);
         let blocks: Vec<Block> = self.blocks.iter().map(encode_block).collect();

@@ -10,10 +10,7 @@
 
 use std::ops::Range;
 
-use arrow_ipc::{
-    Buffer as BufferRange, FieldNode, KeyValueBuilder, MessageBuilder, MessageHeader, MetadataVersion,
-    RecordBatchBuilder,
-};
+use arrow_ipc::{Buffer as BufferRange, FieldNode, MessageBuilder, MessageHeader, MetadataVersion, RecordBatchBuilder};
 use bstr::ByteSlice;
 use flatbuffers::FlatBufferBuilder;
 use gix_hash::Kind;
@@ -21,7 +18,7 @@ use gix_hash::Kind;
 use super::{
     CONTINUATION, CommitId, DIGEST_LEN, MAX_COLUMNS_LEN, MAX_METADATA_LEN, MAX_NUMBER, Sum, align_up,
     columns::Columns,
-    decode_hex, digest, encode_hex, schema,
+    decode_hex, digest, encode_hex, key_value, schema,
     schema::column,
     shape::{self, Node},
 };
@@ -103,13 +100,7 @@ fn flatbuffer(
     let pairs: Vec<_> = pairs
         .into_iter()
         .chain(residence)
-        .map(|(key, value)| {
-            let (key, value) = (fbb.create_string(key), fbb.create_string(&value));
-            let mut pair = KeyValueBuilder::new(&mut fbb);
-            pair.add_key(key);
-            pair.add_value(value);
-            pair.finish()
-        })
+        .map(|(key, value)| key_value(&mut fbb, key, &value))
         .collect();
     let metadata = fbb.create_vector(&pairs);
     let ranges = fbb.create_vector(&columns.ranges);

@@ -117,3 +117,16 @@ pub fn decode_hex(hex: &[u8]) -> Option<Vec<u8>> {
 pub fn align_up(n: u64) -> u64 {
     n.next_multiple_of(ALIGN)
 }
+
+/// Adds a pair of custom metadata to a flatbuffer.
+fn key_value<'a>(
+    fbb: &mut flatbuffers::FlatBufferBuilder<'a>,
+    key: &str,
+    value: &str,
+) -> flatbuffers::WIPOffset<arrow_ipc::KeyValue<'a>> {
+    let (key, value) = (fbb.create_string(key), fbb.create_string(value));
+    let mut pair = arrow_ipc::KeyValueBuilder::new(fbb);
+    pair.add_key(key);
+    pair.add_value(value);
+    pair.finish()
+}
