@@ -6,7 +6,7 @@ use indicatif::HumanBytes;
 use serde::Serialize;
 use znippy::verify::{self, Finding, Level, Options, Progress, Report, Severity};
 
-use super::{Done, exit, exit::Exit, open, output::Output, progress::Bar};
+use super::{Done, each::each, exit::Exit, open, output::Output, progress::Bar};
 
 /// Check archives for damage, and tell what it affects
 ///
@@ -71,14 +71,6 @@ struct Record<'a> {
     report: &'a Report,
 }
 
-/// The JSON record of an archive that could not be opened.
-#[derive(Serialize)]
-struct Failure<'a> {
-    path: &'a str,
-    error: String,
-    exit_code: u8,
-}
-
 /// Checks each archive in turn; what is wrong with one does not stop the others.
 pub fn run(args: &Args, output: &mut Output) -> Done {
     let level = match (args.quick, args.full) {
@@ -86,39 +78,20 @@ pub fn run(args: &Args, output: &mut Output) -> Done {
         (_, true) => Level::Full,
         _ => Level::Standard,
     };
-    let mut worst = Exit::Done;
-    for path in &args.paths {
-        let exit = match check(path, level, output) {
-            Ok(report) => {
-                let exit = exit_of(&report);
-                if args.json {
-                    let exit_code = exit as u8;
-                    output.json(&Record {
-                        exit_code,
-                        report: &report,
-                    })?;
-                } else {
-                    tell(&report, output)?;
-                }
-                exit
-            }
-            Err(error) => {
-                let exit = exit::code(&error);
-                if args.json {
-                    output.json(&Failure {
-                        path: &path.to_string_lossy(),
-                        error: znippy::error::one_line(error.as_ref()),
-                        exit_code: exit as u8,
-                    })?;
-                }
-                exit::report(&error, output);
-                exit
-            }
-        };
-        output.flush()?;
-        worst = worst.max(exit);
-    }
-    Ok(worst)
+    each(&args.paths, args.json, output, |path, output| {
+        let report = check(path, level, output)?;
+        let exit = exit_of(&report);
+        if args.json {
+            let exit_code = exit as u8;
+            output.json(&Record {
+                exit_code,
+                report: &report,
+            })?;
+        } else {
+            tell(&report, output)?;
+        }
+        Ok(exit)
+    })
 }
 
 fn check(path: &Path, level: Level, output: &Output) -> anyhow::Result<Report> {
