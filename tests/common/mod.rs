@@ -20,7 +20,7 @@ mod state;
 use std::{io::Write, path::Path};
 
 pub use sandbox::{Ran, Sandbox, show, test_git};
-pub use script::{Parity, Side, parity};
+pub use script::{Parity, Side, parity, without_reasons};
 pub use state::{assert_no_leftovers, assert_same_repository, reachable, refs_of};
 
 /// Says that a test could not run, on standard error and in the file of `ZNIPPY_TEST_NOT_RUN`, which the runner counts.

@@ -221,7 +221,7 @@ fn compare(expected: &[(String, String)], found: &[(String, String)]) {
 /// Cuts off the reason after `[remote rejected]`, which is the remote's own words.
 ///
 /// Which of the two a reference of a failed atomic push is called depends on who saw the failure first.
-fn without_reasons(text: &str) -> String {
+pub fn without_reasons(text: &str) -> String {
     let mut kept = String::new();
     for line in text.lines() {
         let mut line = line.to_owned();

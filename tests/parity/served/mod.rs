@@ -17,7 +17,7 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-use crate::common::{Ran, Sandbox, subject_is_file};
+use crate::common::{Ran, Sandbox, subject_is_file, without_reasons};
 
 /// What two sides must have in common.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -234,24 +234,10 @@ fn class(stderr: &str) -> String {
         "error: Server",
         "fatal: no such",
     ];
-    let mut kept = String::new();
-    for line in stderr
+    let told = stderr
         .lines()
-        .filter(|line| starts.iter().any(|start| line.starts_with(start)))
-    {
-        let mut line = line.to_owned();
-        if line.ends_with("(atomic push failed)") {
-            line = line
-                .replace("[rejected]       ", "[remote rejected]")
-                .replace("[rejected]", "[remote rejected]");
-        }
-        if line.contains("[remote rejected]") {
-            line.truncate(line.rfind(" (").unwrap_or(line.len()));
-        }
-        kept.push_str(&line);
-        kept.push('\n');
-    }
-    kept
+        .filter(|line| starts.iter().any(|start| line.starts_with(start)));
+    without_reasons(&told.map(|line| format!("{line}\n")).collect::<String>())
 }
 
 /// Runs the rows of a table on a bare repository and on an archive that is reached in each of these ways.
