@@ -1,6 +1,6 @@
 //! Rows as Arrow columns, and the column buffers of a record batch message.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use arrow_array::{
     Array, ArrayRef, BinaryArray, FixedSizeBinaryArray, LargeBinaryArray, ListArray, StringArray, StructArray,
@@ -13,7 +13,7 @@ use arrow_schema::Fields;
 use bstr::BString;
 use gix_hash::{Kind, ObjectId};
 
-use super::{MAX_COLUMNS_LEN, align_up, schema, schema::column};
+use super::{ALIGN, MAX_COLUMNS_LEN, align_up, schema, schema::column};
 use crate::pack::EntryTable;
 
 /// Pack bytes are stored in parts of at most this size, because some readers cannot hold a value of 4 GiB.
@@ -184,7 +184,7 @@ fn encode_within(mut rows: Vec<Row>, kind: Kind, max_bytes: usize, part_len: u64
     check_value_bytes(&rows, max_bytes)?;
     let schema = schema::schema(kind);
     let arrays = arrays(&mut rows, kind)?;
-    let mut layout = Layout::default();
+    let mut layout = Layout::for_schema(*schema::first_buffers(&schema).last().expect("not empty"));
     let mut column_ends = Vec::with_capacity(column::COUNT);
     for array in &arrays {
         layout.push_array(&array.to_data());
@@ -229,8 +229,10 @@ fn check_value_bytes(rows: &[Row], max: usize) -> Result<(), String> {
     }
 }
 
+/// What stands between buffers.
+static PADDING: LazyLock<Buffer> = LazyLock::new(|| Buffer::from(&[0; ALIGN as usize]));
+
 /// Nodes, ranges and bytes in the order that Arrow IPC wants: depth first, parents before children.
-#[derive(Default)]
 struct Layout {
     nodes: Vec<FieldNode>,
     ranges: Vec<BufferRange>,
@@ -239,6 +241,16 @@ struct Layout {
 }
 
 impl Layout {
+    /// Starts a layout of so many buffers. No node has fewer than one, and no buffer more than its bytes and padding.
+    fn for_schema(buffers: usize) -> Layout {
+        Layout {
+            nodes: Vec::with_capacity(buffers),
+            ranges: Vec::with_capacity(buffers),
+            chunks: Vec::with_capacity(2 * buffers),
+            len: 0,
+        }
+    }
+
     fn push_buffer(&mut self, buffer: Buffer) {
         let len = buffer.len() as u64;
         self.ranges.push(BufferRange::new(self.len as i64, len as i64));
@@ -247,16 +259,23 @@ impl Layout {
         }
         let padding = (align_up(len) - len) as usize;
         if padding > 0 {
-            self.chunks.push(Buffer::from(&[0; 8][..padding]));
+            self.chunks.push(PADDING.slice_with_length(0, padding));
         }
         self.len += align_up(len);
+    }
+
+    /// Adds the bitmap of what is not null, which is empty where nothing is.
+    fn push_validity(&mut self, nulls: Option<&NullBuffer>) {
+        match nulls.filter(|nulls| nulls.null_count() > 0) {
+            Some(nulls) => self.push_buffer(nulls.buffer().clone()),
+            None => self.ranges.push(BufferRange::new(self.len as i64, 0)),
+        }
     }
 
     fn push_array(&mut self, data: &ArrayData) {
         self.nodes
             .push(FieldNode::new(data.len() as i64, data.null_count() as i64));
-        let validity = data.nulls().filter(|nulls| nulls.null_count() > 0);
-        self.push_buffer(validity.map_or_else(|| Buffer::from(&[][..]), |nulls| nulls.buffer().clone()));
+        self.push_validity(data.nulls());
         for buffer in data.buffers() {
             self.push_buffer(buffer.clone());
         }
@@ -283,14 +302,10 @@ impl Layout {
         let parts = part_offsets.len() - 1;
         self.nodes
             .push(FieldNode::new(rows.len() as i64, valid.null_count() as i64));
-        self.push_buffer(if valid.null_count() > 0 {
-            valid.buffer().clone()
-        } else {
-            Buffer::from(&[][..])
-        });
+        self.push_validity(Some(&valid));
         self.push_buffer(Buffer::from_vec(list_offsets));
         self.nodes.push(FieldNode::new(parts as i64, 0));
-        self.push_buffer(Buffer::from(&[][..]));
+        self.push_validity(None);
         self.push_buffer(Buffer::from_vec(part_offsets));
         self.ranges.push(BufferRange::new(self.len as i64, end as i64));
         Ok(())

@@ -101,10 +101,12 @@ impl fmt::Debug for CommitId {
 /// Returns `bytes` as lower-case hex.
 pub fn encode_hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    bytes
-        .iter()
-        .flat_map(|b| [DIGITS[(b >> 4) as usize] as char, DIGITS[(b & 15) as usize] as char])
-        .collect()
+    let mut hex = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        hex.push(DIGITS[usize::from(byte >> 4)].into());
+        hex.push(DIGITS[usize::from(byte & 15)].into());
+    }
+    hex
 }
 
 /// Parses lower- or upper-case hex; `None` where it is not hex or of odd length.

@@ -90,7 +90,7 @@ fn run(dir: &Path, arm: &dyn Arm, packs: &[packs::Pack], size: usize, stage: Sta
     let cost = arm
         .run(place.path(), packs, stage, appenders)
         .with_context(|| arm.name())?;
-    let bytes: usize = packs.iter().map(|pack| pack.bytes.len()).sum();
+    let bytes: usize = packs.iter().map(|pack| pack.bytes().len()).sum();
     let line = json!({
         "size": size,
         "packs": packs.len(),

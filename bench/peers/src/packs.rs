@@ -1,19 +1,36 @@
 //! Packs to store: distinct, incompressible, and each a small history of its own.
 
-use std::io::Write;
+use std::{io::Write, sync::Arc};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use flate2::{Compression, write::ZlibEncoder};
 use gix_hash::{Kind, ObjectId};
+use znippy::archive::CheckedPack;
 
 /// A pack of three objects: a blob of random bytes, the tree that holds it, and the commit of that tree. No objects are shared
 /// between packs, so that no arm can skip one.
 pub struct Pack {
-    pub bytes: Vec<u8>,
+    /// In memory once, whichever arm reads it.
+    pub checked: Arc<CheckedPack>,
     pub id: ObjectId,
     pub commit: ObjectId,
     /// By object id.
     pub entries: Vec<Entry>,
+}
+
+impl Pack {
+    pub fn bytes(&self) -> &[u8] {
+        self.checked.bytes()
+    }
+
+    /// Does what whoever receives a pack does: hashes it.
+    pub fn check(&self) -> Result<()> {
+        let (body, trailer) = self.bytes().split_at(self.bytes().len() - self.id.as_slice().len());
+        let mut hasher = gix_hash::hasher(Kind::Sha1);
+        hasher.update(body);
+        ensure!(hasher.try_finalize()?.as_slice() == trailer, "the pack is damaged");
+        Ok(())
+    }
 }
 
 /// Where an object is in its pack.
@@ -73,7 +90,7 @@ fn pack(payload: usize, seed: u64) -> Result<Pack> {
     let id = hasher.try_finalize()?;
     bytes.extend_from_slice(id.as_slice());
     Ok(Pack {
-        bytes,
+        checked: Arc::new(CheckedPack::new(bytes, Kind::Sha1, "pack")?),
         id,
         commit: commit_id,
         entries,

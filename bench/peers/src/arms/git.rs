@@ -52,7 +52,7 @@ impl Arm for IndexPack {
                         .stdin(Stdio::piped())
                         .stdout(Stdio::null())
                         .spawn()?;
-                    child.stdin.take().expect("it is a pipe").write_all(&pack.bytes)?;
+                    child.stdin.take().expect("it is a pipe").write_all(pack.bytes())?;
                     ensure!(child.wait()?.success(), "git index-pack failed");
                     if stage == Stage::Complete {
                         let name = format!("refs/heads/t{nth}-{count}");

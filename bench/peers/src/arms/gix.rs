@@ -51,7 +51,7 @@ impl Arm for Bundle {
                         ..Default::default()
                     };
                     let outcome = gix_pack::Bundle::write_to_directory(
-                        &mut pack.bytes.as_slice(),
+                        &mut pack.bytes(),
                         Some(dir),
                         &mut gix_utils::progress::Discard,
                         &stop,

@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Result, ensure};
 use gix_hash::{Kind, ObjectId, oid};
 use znippy::{
-    archive::{Appender, CheckedPack, Durability, NewPack, Snapshot, Transaction, WritePolicy, create},
+    archive::{Appender, Durability, NewPack, PackData, Snapshot, Transaction, WritePolicy, create},
     format::columns::{CommitRow, Proof},
     pack::{
         EntryTable, Location, PackRank, PackStore,
@@ -95,7 +95,7 @@ impl Arm for Ours {
                 .take()
                 .expect("each is taken once");
             if self.hash {
-                new.data = CheckedPack::new(pack.bytes.clone(), Kind::Sha1, "pack")?.into();
+                pack.check()?;
             }
             if stage != Stage::Ack {
                 index_pack(&mut new, pack)?;
@@ -183,9 +183,8 @@ fn prove(path: &Path, packs: &[Pack], stage: Stage) -> Result<()> {
 
 /// What comes with a pack.
 fn given(pack: &Pack) -> Result<NewPack> {
-    let checked = CheckedPack::new(pack.bytes.clone(), Kind::Sha1, "pack")?;
     Ok(NewPack {
-        data: checked.into(),
+        data: PackData::Checked(pack.checked.clone()),
         path: "pack".into(),
         id: pack.id,
         entries: EntryTable {
@@ -246,7 +245,7 @@ impl PackStore for InMemory<'_> {
         1
     }
     fn pack_len(&self, _: PackRank) -> u64 {
-        self.pack.bytes.len() as u64
+        self.pack.bytes().len() as u64
     }
     fn pack_id(&self, _: PackRank) -> ObjectId {
         self.pack.id
@@ -256,7 +255,7 @@ impl PackStore for InMemory<'_> {
     }
     fn read_exact_at(&self, _: PackRank, offset: u64, buf: &mut [u8]) -> znippy::Result<()> {
         let at = offset as usize;
-        let bytes = self.pack.bytes.get(at..at + buf.len());
+        let bytes = self.pack.bytes().get(at..at + buf.len());
         buf.copy_from_slice(bytes.ok_or_else(|| znippy::Error::Invalid("beyond the pack".into()))?);
         Ok(())
     }

@@ -80,7 +80,7 @@ impl Arm for Peer {
                 let (writer, _) = self.writer(&path)?;
                 measure(|| {
                     in_threads(appenders, |nth| {
-                        share(packs, appenders, nth).try_for_each(|pack| writer.append(&pack.bytes).map(drop))
+                        share(packs, appenders, nth).try_for_each(|pack| writer.append(pack.bytes()).map(drop))
                     })
                 })
             }
@@ -89,7 +89,7 @@ impl Arm for Peer {
                 let push = PushPath::new(writer, &path, journal)?;
                 let cost = measure(|| {
                     for pack in packs {
-                        push.push_pack("bench", &pack.bytes)?;
+                        push.push_pack("bench", pack.bytes())?;
                     }
                     push.pool().wait_caught_up();
                     Ok(())
@@ -113,7 +113,7 @@ impl Arm for Peer {
                     in_threads(appenders, |nth| {
                         for (count, pack) in share(packs, appenders, nth).enumerate() {
                             let edit = RefUpdate::set(format!("refs/heads/t{nth}-{count}"), pack.commit.to_string());
-                            store.put(&pack.bytes, &[edit])?;
+                            store.put(pack.bytes(), &[edit])?;
                         }
                         Ok(())
                     })?;
