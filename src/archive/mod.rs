@@ -22,6 +22,7 @@ mod parents;
 mod place_refs;
 mod prepare;
 mod prove;
+mod settle;
 #[cfg(test)]
 mod tests;
 mod writer;

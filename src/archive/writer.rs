@@ -1,7 +1,6 @@
 //! The way to every append: the lock, the file behind it, what lies behind the last commit, and then the commit itself.
 
 use std::{
-    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -15,6 +14,7 @@ use super::{
     merge,
     open::{describe_loss, is_same_file, open_file, read_head_bytes},
     prepare::{Addition, prepare},
+    settle::{check_own_header, check_still_ours, next_slot, refuse_unsafe, settle_tail, take_back, write_slot},
 };
 use crate::{
     error::{Error, Result},
@@ -22,9 +22,9 @@ use crate::{
         commit::EncodedCommit,
         head::{self, Changing, Head},
         recover::{Recovered, Scrutiny, State, Tail, recover},
-        slot::{SLOT_LEN, Slot},
+        slot::SLOT_LEN,
     },
-    media::{Disk, DiskFile, LockReach, Stat, read_vec},
+    media::{Disk, DiskFile, LockReach, Stat},
 };
 
 /// How often a writer goes back to the path when gc replaced the file that it waited for.
@@ -468,129 +468,6 @@ impl Writer<'_> {
 /// Makes durable what lies beyond the slot.
 pub fn confirm(mut writer: Writer<'_>) -> Result<()> {
     writer.confirm()
-}
-
-/// Returns the slot that names a state whose bytes a sync has covered.
-fn next_slot(head: &Head, state: &State) -> Slot {
-    Slot {
-        write: head.newest_slot().map_or(0, |slot| slot.write) + 1,
-        append: state.append,
-        footer_end: state.footer_end,
-        commit_id: state.footer.commit_id,
-    }
-}
-
-/// Writes a slot and returns its text.
-fn write_slot(file: &dyn DiskFile, slot: &Slot) -> io::Result<[u8; SLOT_LEN]> {
-    let text = slot.encode();
-    file.write_all_at(slot.offset(), &text)?;
-    file.start_writeback(slot.offset(), SLOT_LEN as u64);
-    Ok(text)
-}
-
-/// R25: reads the commit's header back where another machine may have written at the same time, because a lock there said yes
-/// and did nothing.
-fn check_own_header(path: &Path, file: &dyn DiskFile, commit: &EncodedCommit) -> Result<()> {
-    let found = read_vec(file, commit.at, commit.metadata.len()).map_err(Error::io(path, "read back"))?;
-    match found == commit.metadata {
-        true => Ok(()),
-        false => Err(Error::LockIgnored { path: path.into() }),
-    }
-}
-
-/// Refuses to append where that could bury something that is still to be saved.
-fn refuse_unsafe(path: &Path, head: &Head, size: u64, recovered: &Recovered) -> Result<()> {
-    if let Some(confirmed) = recovered.truncated {
-        return Err(Error::Truncated {
-            path: path.into(),
-            size,
-            confirmed,
-        });
-    }
-    let unknown = match (recovered.slot, head.newest_slot()) {
-        (None, Some(_)) => Some("its newest footer cannot be read, so nothing may be appended"),
-        // Any number of commits may follow what stopped the walk.
-        (None, None) if recovered.state.append != size => {
-            Some("both slots and what follows the last readable commit cannot be read, so nothing may be appended")
-        }
-        _ => None,
-    };
-    if let Some(what) = unknown {
-        return Err(Error::Damaged {
-            path: path.into(),
-            what: what.into(),
-        });
-    }
-    if let Tail::Unreadable { why, .. } = &recovered.tail {
-        return Err(Error::io(path, "read behind the last commit")(io::Error::other(
-            why.clone(),
-        )));
-    }
-    Ok(())
-}
-
-/// Writes again what lies behind the confirmed state, or cuts it off. A sync and a slot must follow.
-fn settle_tail(path: &Path, file: &dyn DiskFile, head: &Head, len: u64, recovered: &mut Recovered) -> Result<()> {
-    let Recovered { state, slot, tail, .. } = recovered;
-    let confirmed = slot.map_or(state.append, |slot| slot.append);
-    let whole_until = state.append;
-    match tail {
-        Tail::Clean | Tail::Whole { .. } => {}
-        // An error-free read under the lock showed that the write never finished.
-        Tail::Torn { .. } => file
-            .set_len(whole_until)
-            .map_err(Error::io(path, "cut off an unfinished write of"))?,
-        // The damaged bytes stay for whoever can repair them; the next commit goes behind them.
-        Tail::Damaged { .. } => {
-            state.append = crate::format::align_up(len);
-            file.set_len(state.append).map_err(write_error(path))?;
-        }
-        Tail::Unreadable { .. } => unreachable!("refused before"),
-    }
-    if whole_until > confirmed {
-        rewrite(file, confirmed, whole_until).map_err(write_error(path))?;
-    }
-    if !head.is_readable() {
-        let encoded = head::encode(&state.footer.ident);
-        for (at, part) in head::constant_parts(&encoded) {
-            file.write_all_at(at, part).map_err(write_error(path))?;
-        }
-    }
-    Ok(())
-}
-
-/// Writes the same bytes again, so that the next sync covers them: pages that an earlier, failed sync marked clean would
-/// otherwise never reach the disk.
-fn rewrite(medium: &dyn DiskFile, from: u64, to: u64) -> io::Result<()> {
-    const CHUNK: u64 = 1 << 20;
-    let mut at = from;
-    while at < to {
-        let bytes = read_vec(medium, at, (to - at).min(CHUNK) as usize)?;
-        medium.write_all_at(at, &bytes)?;
-        at += bytes.len() as u64;
-    }
-    Ok(())
-}
-
-/// Checks before the sync that the file is still the archive: as long as it was made, and with a name. Where it is not, somebody
-/// else was at work on it in spite of the lock, and nothing of it may be cut off.
-fn check_still_ours(path: &Path, file: &dyn DiskFile, end: u64) -> Result<()> {
-    let stat = file.stat().map_err(Error::io(path, "stat"))?;
-    if stat.links == 0 || stat.len != end {
-        return Err(Error::Replaced { path: path.into() });
-    }
-    Ok(())
-}
-
-/// After a call that failed with `error`: takes the tail back and makes that durable, still under the lock.
-fn take_back(path: &Path, medium: &dyn DiskFile, confirmed: u64, error: Error) -> Error {
-    match medium.set_len(confirmed).and_then(|()| medium.sync_data()) {
-        Ok(()) => error,
-        Err(source) => Error::DurabilityUnknown {
-            path: path.into(),
-            source,
-        },
-    }
 }
 
 /// Returns the directory that has the archive's name in it.
