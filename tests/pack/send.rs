@@ -1,6 +1,9 @@
 //! What is selected and sent, against `git rev-list`, `git index-pack --strict` and `git fsck`.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use gix_hash::{Kind, ObjectId, oid};
 use znippy::pack::{
@@ -160,30 +163,99 @@ impl PackStore for Gaps<'_> {
     }
 }
 
-/// Random wants and haves; returns how often the set was not the very one of git.
-fn compare_random(repo: &Repo, seed: u64, rounds: usize) -> usize {
+/// What random requests came to.
+#[derive(Default)]
+struct Compared {
+    requests: usize,
+    objects: usize,
+    /// Sets that were not the very one of git.
+    odd: usize,
+}
+
+/// Commits of a repository and what random requests choose from.
+struct Choices {
+    all: Vec<ObjectId>,
+    tips: Vec<ObjectId>,
+    /// In topological order: neighbours are mostly related.
+    commits: Vec<ObjectId>,
+    first_parents: HashMap<ObjectId, ObjectId>,
+}
+
+impl Choices {
+    fn of(repo: &Repo, store: &dyn PackStore) -> Choices {
+        let listing = repo.git(&["rev-list", "--all", "--topo-order", "--parents"]);
+        let mut choices = Choices {
+            all: Selection::all(store).unwrap().oids().collect(),
+            tips: ids(&repo.git(&["for-each-ref", "--format=%(objectname)"]))
+                .into_iter()
+                .collect(),
+            commits: Vec::new(),
+            first_parents: HashMap::new(),
+        };
+        for line in listing.lines() {
+            let mut oids = line.split(' ').map(|hex| ObjectId::from_hex(hex.as_bytes()).unwrap());
+            let commit = oids.next().unwrap();
+            choices.commits.push(commit);
+            choices.first_parents.extend(oids.next().map(|parent| (commit, parent)));
+        }
+        choices
+    }
+
+    /// Chooses anything from anywhere: differences of any size, mostly large ones.
+    fn far(&self, random: &mut Random) -> (Vec<ObjectId>, Vec<ObjectId>) {
+        let mut some = |most: usize| -> Vec<ObjectId> {
+            (0..random.below(most + 1))
+                .map(|_| match random.below(10) {
+                    0 => self.all[random.below(self.all.len())],
+                    1..=3 => self.tips[random.below(self.tips.len())],
+                    _ => self.commits[random.below(self.commits.len())],
+                })
+                .collect()
+        };
+        (some(3), some(3))
+    }
+
+    /// Chooses wants near each other, an ancestor of each, one to 2,000 commits back, and a few neighbours that may be anything.
+    fn near(&self, random: &mut Random) -> (Vec<ObjectId>, Vec<ObjectId>) {
+        let centre = random.below(self.commits.len());
+        let around = |random: &mut Random, most: usize| -> Vec<ObjectId> {
+            (0..random.below(most + 1))
+                .map(|_| self.commits[(centre + random.below(300)) % self.commits.len()])
+                .collect()
+        };
+        let mut wants = around(random, 3);
+        let mut haves = around(random, 2);
+        for want in &wants {
+            let most = 1 << random.below(12);
+            let back = 1 + random.below(most);
+            let chain = std::iter::successors(Some(want), |id| self.first_parents.get(*id));
+            haves.extend(chain.take(back + 1).last());
+        }
+        for _ in 0..random.below(3) {
+            let any = self.all[random.below(self.all.len())];
+            // A commit from anywhere would bring all that is below it.
+            if !self.first_parents.contains_key(&any) {
+                wants.push(any);
+            }
+        }
+        (wants, haves)
+    }
+}
+
+/// Random wants and haves, of which `far` in a hundred are chosen from everywhere.
+fn compare_random(repo: &Repo, seed: u64, rounds: usize, far: usize) -> Compared {
     let packs: Vec<DiskPack> = repo.packs().iter().map(|path| repo.open(path)).collect();
     let stores: Vec<&dyn PackStore> = packs.iter().map(|pack| pack as &dyn PackStore).collect();
     let store = Layered::new(&stores).unwrap();
     let scratch = Repo::empty(repo.format);
-    let all: Vec<ObjectId> = Selection::all(&store).unwrap().oids().collect();
-    let commits: Vec<ObjectId> = ids(&repo.git(&["rev-list", "--all"])).into_iter().collect();
-    let tips: Vec<ObjectId> = ids(&repo.git(&["for-each-ref", "--format=%(objectname)"]))
-        .into_iter()
-        .collect();
+    let choices = Choices::of(repo, &store);
     let mut random = Random(seed);
-    let mut odd = 0;
+    let mut compared = Compared::default();
     for _ in 0..rounds {
-        let mut some = |most: usize| -> Vec<ObjectId> {
-            (0..random.below(most + 1))
-                .map(|_| match random.below(10) {
-                    0 => all[random.below(all.len())],
-                    1..=3 => tips[random.below(tips.len())],
-                    _ => commits[random.below(commits.len())],
-                })
-                .collect()
+        let (wants, mut haves) = match random.below(100) < far {
+            true => choices.far(&mut random),
+            false => choices.near(&mut random),
         };
-        let (wants, mut haves) = (some(3), some(3));
         let mut set = if repo.has_gaps() {
             let gaps = Gaps(&store);
             selected(&gaps, &wants, &haves)
@@ -197,7 +269,7 @@ fn compare_random(repo: &Repo, seed: u64, rounds: usize) -> usize {
         if ours != theirs {
             // Dates that are wrong by days let git stop too early. What it sends beyond us, the receiver has; and we never
             // leave out what the receiver needs.
-            odd += 1;
+            compared.odd += 1;
             let reached = rev_list(repo, &wants, &[], &[]);
             let had = rev_list(repo, &haves, &[], &[]);
             assert!(
@@ -211,6 +283,8 @@ fn compare_random(repo: &Repo, seed: u64, rounds: usize) -> usize {
             assert!(ours.is_subset(&reached));
         }
         emitted(repo, &store, &set, &scratch);
+        compared.requests += 1;
+        compared.objects += set.len();
         if !repo.has_gaps() {
             haves.push(ObjectId::from_bytes_or_panic(&vec![0xab; repo.format.len_in_bytes()]));
             assert_eq!(
@@ -220,7 +294,7 @@ fn compare_random(repo: &Repo, seed: u64, rounds: usize) -> usize {
             );
         }
     }
-    odd
+    compared
 }
 
 #[test]
@@ -228,12 +302,12 @@ fn random_requests_are_what_git_sends() {
     for (format, seed) in [(Kind::Sha1, 11), (Kind::Sha256, 12), (Kind::Sha1, 13)] {
         let repo = Repo::generated(format, seed, 150);
         repo.repack(&["-f", "--depth=50", "--window=20"]);
-        let odd = compare_random(&repo, seed, 40);
+        let odd = compare_random(&repo, seed, 40, 80).odd;
         assert!(odd <= 8, "{odd} sets differ");
         // Bases named by id.
         repo.git(&["config", "repack.useDeltaBaseOffset", "false"]);
         repo.repack(&["-f"]);
-        compare_random(&repo, seed + 100, 10);
+        compare_random(&repo, seed + 100, 10, 100);
     }
 }
 
@@ -282,7 +356,7 @@ fn several_packs_with_duplicates_become_one() {
         receiver.git(&["fsck", "--full", "--strict"]);
         let list = &["cat-file", "--batch-all-objects", "--batch-check"];
         assert_eq!(receiver.git(list), repo.git(list));
-        compare_random(&repo, seed, 15);
+        compare_random(&repo, seed, 15, 50);
     }
 }
 
@@ -407,8 +481,11 @@ fn a_real_repository_if_one_is_named() {
     };
     let number = |name: &str, otherwise| std::env::var(name).map_or(otherwise, |text| text.parse().unwrap());
     let rounds = number("ZNIPPY_TEST_ROUNDS", 12);
-    let odd = compare_random(&repo, number("ZNIPPY_TEST_SEED", 60) as u64, rounds);
-    eprintln!("{odd} of {rounds} sets differ from git's, as wrong dates let them");
+    let seed = number("ZNIPPY_TEST_SEED", 60) as u64;
+    let Compared { requests, objects, odd } = compare_random(&repo, seed, rounds, number("ZNIPPY_TEST_FAR", 100));
+    eprintln!(
+        "COMPARED: {requests} requests, {objects} objects, {odd} sets that differ from git's as wrong dates let them"
+    );
 }
 
 #[test]
