@@ -86,7 +86,7 @@ pub fn plan(medium: &dyn Medium, state: &State) -> Result<Option<Merge>, ReadErr
         match move_rows(medium, &mut merge, *block, footer.ident.object_format) {
             Ok(()) => {}
             Err(ReadError::Io(error)) => return Err(error.into()),
-            // It stays where it is, for whoever can repair it, and does not keep the others from moving.
+            // It stays where it is, for whoever can repair or read it, and does not keep the others from moving.
             Err(ReadError::Damaged(_)) => merge.kept.push(*block),
         }
     }
@@ -101,6 +101,11 @@ fn move_rows(medium: &dyn Medium, merge: &mut Merge, block: BlockRef, kind: Kind
         check_pack_hash(medium, pack.at, pack.len, &pack.id)?;
     }
     let rows = batch.rows(medium)?;
+    if rows.iter().any(|row| row.is_foreign) {
+        return Err("a row of a later version, which knows what may be done with it"
+            .to_string()
+            .into());
+    }
     // The footer inside the batch was dead before.
     merge.dead_bytes += block.metadata_len + align_up(batch.geometry.pack_data().end);
     merge.packs.extend(packs.iter().map(|pack| PackSource::Archive {

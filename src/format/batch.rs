@@ -202,14 +202,14 @@ impl Batch {
         )?;
         let all: Vec<usize> = (0..column::PACK).collect();
         let batch = self.decode(body, &all)?;
-        Ok(decode::rows(&batch, self.entries(medium)?)?)
+        Ok(decode::rows(&batch, self.entries(medium)?))
     }
 
     /// Reads the columns up to `refs` of every row; the rest of the rows is empty.
     pub fn head_rows(&self, medium: &dyn Medium) -> Result<Vec<Row>, ReadError> {
         let body = self.read_sections(medium, &[Sections::UpToRefs])?;
         let columns: Vec<usize> = (0..=column::REFS).collect();
-        Ok(decode::head_rows(&self.decode(body, &columns)?)?)
+        Ok(decode::head_rows(&self.decode(body, &columns)?))
     }
 
     /// Reads the commits of every row that has some.

@@ -32,6 +32,8 @@ pub enum RowKind {
     Gc,
     /// The settings of the archive were changed.
     Config,
+    /// One that a later program made: such rows are left alone.
+    Other,
 }
 
 impl RowKind {
@@ -43,10 +45,11 @@ impl RowKind {
             RowKind::Index => "index",
             RowKind::Gc => "gc",
             RowKind::Config => "config",
+            RowKind::Other => "other",
         }
     }
 
-    /// Parses the text of the `kind` column.
+    /// Parses the text of the `kind` column. `None` for a kind that this version does not know.
     pub fn from_name(name: &str) -> Option<RowKind> {
         let kinds = [
             RowKind::Push,
@@ -135,6 +138,8 @@ pub struct Row {
     pub covers: Option<(u64, u64)>,
     pub index: Option<Vec<u8>>,
     pub pack: Option<PackMeta>,
+    /// Its kind or proof is of a later program. It can be read as far as it is known, and must not be written again.
+    pub is_foreign: bool,
 }
 
 impl Row {
@@ -153,6 +158,7 @@ impl Row {
             covers: None,
             index: None,
             pack: None,
+            is_foreign: false,
         }
     }
 }
@@ -174,13 +180,20 @@ pub struct Columns {
 /// Lays rows out as columns.
 ///
 /// # Errors
-/// Fails where a list would have more than 2³¹ − 1 elements, or the names, authors or the like of all rows more bytes.
+/// Fails where a list would have more than 2³¹ − 1 elements, or the names, authors or the like of all rows more bytes; and where a
+/// row is of a later version: what it says would be lost.
 pub fn encode(rows: Vec<Row>, kind: Kind) -> Result<Columns, String> {
     encode_within(rows, kind, i32::MAX as usize, MAX_PART_LEN)
 }
 
 /// As [`encode`], with at most `max_bytes` bytes of values in a column with 32-bit offsets, and pack parts of `part_len`.
 fn encode_within(mut rows: Vec<Row>, kind: Kind, max_bytes: usize, part_len: u64) -> Result<Columns, String> {
+    if let Some(row) = rows.iter().find(|row| row.is_foreign) {
+        return Err(format!(
+            "transaction {} was written by a later version, which must rewrite it",
+            row.txn
+        ));
+    }
     check_value_bytes(&rows, max_bytes)?;
     let schema = schema::schema(kind);
     let arrays = arrays(&mut rows, kind)?;
@@ -515,7 +528,7 @@ mod tests {
 
     /// R29: packs of more than 4 GiB, in parts, lie one behind the other. Their bytes are not needed to say so.
     #[test]
-    fn large_packs_are_found_in_parts() {
+    fn r29_large_packs_are_found_in_parts() {
         const GIB: u64 = 1 << 30;
         for (part_len, lens) in [(MAX_PART_LEN, [5 * GIB + 17, 3 * GIB]), (10, [35, 10]), (10, [9, 1])] {
             let rows = vec![
@@ -556,7 +569,7 @@ mod tests {
 
     /// R29: offsets of 32 bits count bytes: what they cannot count is refused, and nothing panics.
     #[test]
-    fn more_bytes_of_names_than_offsets_can_count_are_refused() {
+    fn r29_more_bytes_of_names_than_offsets_can_count_are_refused() {
         let name = |name: &str| RefRow {
             name: name.into(),
             old_oid: None,

@@ -18,9 +18,8 @@ use crate::pack::EntryTable;
 
 /// Returns all rows of a batch that was decoded with every column but `pack`, in order. Packs are described, not read.
 ///
-/// # Errors
-/// Fails where a column holds what this version does not know.
-pub fn rows(batch: &RecordBatch, objects: Vec<EntryTable>) -> Result<Vec<Row>, String> {
+/// A kind that is not known here is [`RowKind::Other`], and a proof that is not known proves nothing.
+pub fn rows(batch: &RecordBatch, objects: Vec<EntryTable>) -> Vec<Row> {
     let columns = batch.columns();
     let text = |column: usize, row: usize| -> String {
         let texts: &StringArray = columns[column].as_string();
@@ -35,14 +34,14 @@ pub fn rows(batch: &RecordBatch, objects: Vec<EntryTable>) -> Result<Vec<Row>, S
     let indices: &LargeBinaryArray = columns[column::INDEX].as_binary();
     let mut rows = vec![];
     for (row, objects) in objects.into_iter().enumerate() {
-        let (kind, proof) = (text(column::KIND, row), text(column::PROOF, row));
+        let (kind, proof, is_foreign) = kind_and_proof(&text(column::KIND, row), &text(column::PROOF, row));
         let pack = number(column::PACK_SIZE, row).zip(optional_oid(&columns[column::PACK_ID], row));
         rows.push(Row {
             txn: number(column::TXN, row).unwrap_or_default(),
             time_us: times.value(row),
-            kind: RowKind::from_name(&kind).ok_or_else(|| format!("unknown kind of row: {kind}"))?,
+            kind,
             actor: actors.is_valid(row).then(|| actors.value(row).into()),
-            proof: Proof::from_name(&proof).ok_or_else(|| format!("unknown proof: {proof}"))?,
+            proof,
             settings: settings(columns[column::SETTINGS].as_list(), row),
             refs: refs(columns[column::REFS].as_list(), row),
             objects,
@@ -50,16 +49,21 @@ pub fn rows(batch: &RecordBatch, objects: Vec<EntryTable>) -> Result<Vec<Row>, S
             covers: number(column::COVERS_FROM, row).zip(number(column::COVERS_TO, row)),
             index: indices.is_valid(row).then(|| indices.value(row).into()),
             pack: pack.map(|(len, id)| PackMeta { len, id }),
+            is_foreign,
         });
     }
-    Ok(rows)
+    rows
+}
+
+/// Returns kind and proof, and whether one of them is not known here.
+fn kind_and_proof(kind: &str, proof: &str) -> (RowKind, Proof, bool) {
+    let (kind, proof) = (RowKind::from_name(kind), Proof::from_name(proof));
+    let is_foreign = kind.is_none() || proof.is_none();
+    (kind.unwrap_or(RowKind::Other), proof.unwrap_or(Proof::None), is_foreign)
 }
 
 /// Returns what a batch's columns up to `refs` say of each row; the rest of the rows is empty.
-///
-/// # Errors
-/// Fails where a column holds what this version does not know.
-pub fn head_rows(batch: &RecordBatch) -> Result<Vec<Row>, String> {
+pub fn head_rows(batch: &RecordBatch) -> Vec<Row> {
     let columns = batch.columns();
     let txns = columns[column::TXN].as_primitive::<UInt64Type>();
     let times = columns[column::TIME].as_primitive::<TimestampMicrosecondType>();
@@ -68,15 +72,15 @@ pub fn head_rows(batch: &RecordBatch) -> Result<Vec<Row>, String> {
         columns[column::PROOF].as_string::<i32>(),
     );
     let one = |row: usize| {
-        let (kind, proof) = (kinds.value(row), proofs.value(row));
-        let kind = RowKind::from_name(kind).ok_or_else(|| format!("unknown kind of row: {kind}"))?;
-        Ok(Row {
+        let (kind, proof, is_foreign) = kind_and_proof(kinds.value(row), proofs.value(row));
+        Row {
             actor: optional_bytes(&columns[column::ACTOR], row),
-            proof: Proof::from_name(proof).ok_or_else(|| format!("unknown proof: {proof}"))?,
+            proof,
+            is_foreign,
             settings: settings(columns[column::SETTINGS].as_list(), row),
             refs: refs(columns[column::REFS].as_list(), row),
             ..Row::new(txns.value(row), times.value(row), kind)
-        })
+        }
     };
     (0..batch.num_rows()).map(one).collect()
 }

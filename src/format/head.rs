@@ -71,17 +71,22 @@ impl Tombstone {
     /// Returns the line, padded with spaces.
     pub fn encode(&self) -> [u8; SLOT_LEN] {
         let Tombstone { generation, file } = self;
-        let line = format!("{TOMBSTONE}{generation} {}:{}\n", file.0, file.1);
+        let line = format!("{TOMBSTONE}{generation} {}:{} ", file.0, file.1);
+        let line = format!("{line}{}\n", sum_of(line.as_bytes()));
         let mut bytes = [b' '; SLOT_LEN];
         bytes[..line.len()].copy_from_slice(line.as_bytes());
         bytes
     }
 
-    /// Parses the line; `None` where there is none, or not all of it.
+    /// Parses the line; `None` where there is none, or where it is not as it was written: a torn line must not turn writers away.
     pub fn decode(bytes: &[u8]) -> Option<Tombstone> {
         let end = bytes.iter().position(|b| *b == b'\n')?;
         let line = std::str::from_utf8(&bytes[..end]).ok()?;
-        let (generation, file) = line.strip_prefix(TOMBSTONE)?.split_once(' ')?;
+        let (covered, sum) = line.split_at_checked(line.rfind(' ')? + 1)?;
+        if sum != sum_of(covered.as_bytes()) {
+            return None;
+        }
+        let (generation, file) = covered.trim_end().strip_prefix(TOMBSTONE)?.split_once(' ')?;
         let (device, inode) = file.split_once(':')?;
         Some(Tombstone {
             generation: generation.parse().ok()?,
@@ -301,6 +306,12 @@ mod tests {
             assert_eq!(superseded.superseder_of(tombstone.file), Some(4));
             assert_eq!(superseded.superseder_of((7, 8)), None, "a copy");
             assert_eq!(superseded.newest_slot(), Some(slot));
+            let line = at + SLOT_LEN..at + SLOT_LEN + TOMBSTONE.len() + 70;
+            for bit in (line.start * 8..line.end * 8).filter(|bit| bytes[bit / 8] != b' ') {
+                let mut torn = bytes.clone();
+                torn[bit / 8] ^= 1 << (bit % 8);
+                assert_eq!(Head::decode(&torn).unwrap().superseded_by, None, "bit {bit}");
+            }
             bytes[IDENT_AT + 20] ^= 1;
             assert_eq!(Head::decode(&bytes).unwrap().ident, None);
         }

@@ -20,7 +20,8 @@ pub const SLOT_OFFSETS: [u64; 2] = [4096, 8192];
 pub const SLOT_LEN: usize = 256;
 /// Where the tombstone of a slot starts, counted from the slot.
 pub const TOMBSTONE_AT: u64 = SLOT_LEN as u64;
-/// How a tombstone starts; the generation that superseded this file follows, decimal, then device and inode number of it, and LF.
+/// How a tombstone starts; the generation that superseded this file follows, decimal, then device and inode number of it, the
+/// checksum as in a slot, and LF.
 pub const TOMBSTONE: &str = "znippy-superseded-by ";
 
 const PREFIX: &str = "znippy-slot 1 ";

@@ -164,12 +164,18 @@ fn check_row(
             })
         }));
     }
-    log.push(ref_log::LoggedRow {
-        txn: row.txn,
-        kind: row.kind,
-        covers: row.covers,
-        refs: row.refs,
-    });
+    if row.is_foreign {
+        let what = "the row was written by a later version: what is new in it is not checked";
+        check.find(about(Finding::new(Severity::Warning, Code::Rows, what)));
+    }
+    if row.kind != RowKind::Other {
+        log.push(ref_log::LoggedRow {
+            txn: row.txn,
+            kind: row.kind,
+            covers: row.covers,
+            refs: row.refs,
+        });
+    }
     if check.level < Level::Full {
         return;
     }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use gix_hash::{ObjectId, oid};
 
 use super::{
-    history::is_transaction,
+    history::{is_transaction, refuse_foreign},
     rewrite::{Rewrite, refuse_unsound},
 };
 use crate::{
@@ -194,8 +194,10 @@ impl<'a> CarryOver<'a> {
             let all = batch.and_then(|batch| batch.rows(now.medium()));
             let all = all.map_err(|error| read_error(now.path(), error))?;
             // Older rows may have been moved there to be merged. What was derived is derived anew.
-            let is_new = |row: &Row| is_transaction(row) && row.txn > footer.totals.last_txn;
-            rows.extend(all.into_iter().filter(is_new));
+            for row in all.into_iter().filter(|row| row.txn > footer.totals.last_txn) {
+                refuse_foreign(now, &row)?;
+                rows.extend(is_transaction(&row).then_some(row));
+            }
         }
         rows.sort_by_key(|row| row.txn);
         Ok(rows)

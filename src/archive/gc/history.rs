@@ -7,7 +7,7 @@ use gix_hash::ObjectId;
 use super::record::Record;
 use crate::{
     archive::{Snapshot, open::read_error},
-    error::Result,
+    error::{Error, Result},
     format::{
         batch::Batch,
         columns::{CommitRow, Row, RowKind},
@@ -41,6 +41,7 @@ impl History {
         for block in &snapshot.state().footer.blocks {
             let rows = Batch::load(snapshot.medium(), *block, kind).and_then(|batch| batch.rows(snapshot.medium()));
             for row in rows.map_err(|error| read_error(snapshot.path(), error))? {
+                refuse_foreign(snapshot, &row)?;
                 history.add(row, snapshot.generation(), kind);
             }
         }
@@ -78,6 +79,18 @@ impl History {
         };
         let last = self.rows.iter().rev().find(lost).map_or(0, |row| row.txn);
         last.max(self.record.horizon)
+    }
+}
+
+/// Refuses to rewrite what a later version wrote: what it says would be lost.
+pub fn refuse_foreign(snapshot: &Snapshot, row: &Row) -> Result<()> {
+    match row.is_foreign {
+        false => Ok(()),
+        true => Err(Error::Invalid(format!(
+            "{}: transaction {} was written by a later version of znippy, which must do the gc",
+            snapshot.path().display(),
+            row.txn
+        ))),
     }
 }
 

@@ -239,3 +239,51 @@ fn forged_names_are_not_passed_on() {
     let refused = Snapshot::open(&path).and_then(|snapshot| snapshot.refs()).unwrap_err();
     assert!(refused.to_string().contains("impossible name"), "{refused}");
 }
+
+/// Within version 1 there may be new kinds of rows and proofs: they are read over, and neither merged nor rewritten.
+#[test]
+fn rows_of_a_later_version_are_read_over_and_left_alone() {
+    let sandbox = Sandbox::new();
+    let path = sandbox.archive(3);
+    let set_policy = |policy: &mut crate::policy::Policy| policy.set("receive.denyDeletes", b"true".into());
+    configure(&path, None, WritePolicy::default(), set_policy).unwrap();
+    let target = Target::new(&path);
+    let mut bytes = target.bytes.clone();
+    let at = bytes.rfind(b"config").unwrap();
+    bytes[at..at + 6].copy_from_slice(b"dreams");
+    // The proof of the push before it.
+    let at = bytes.rfind(b"pushnone").or_else(|| bytes[..at].rfind(b"none")).unwrap();
+    let at = at + bytes[at..].find(b"none").unwrap();
+    bytes[at..at + 4].copy_from_slice(b"sure");
+    target.seal(&mut bytes);
+    fs::write(&path, &bytes).unwrap();
+    let place = target.batches.last().unwrap().0;
+    let stored = bytes[place.offset as usize..(place.offset + place.metadata_len) as usize].to_vec();
+    let check = |pushes: u32| {
+        let snapshot = Snapshot::open(&path).unwrap();
+        assert_eq!(
+            snapshot.refs().unwrap().len() as u32,
+            1 + pushes,
+            "HEAD and the branches"
+        );
+        assert_eq!(snapshot.edits().unwrap().len() as u32, 1 + pushes);
+        assert!((1..=pushes).all(|n| snapshot.lookup(&oid(n)).unwrap().is_some()));
+        assert!(snapshot.proofs().unwrap().iter().all(|proof| *proof == Proof::None));
+    };
+    check(3);
+    for n in 4..150 {
+        push(&path, pack(n, n + 1, 100), vec![set(&format!("refs/heads/b{n}"), n)]);
+    }
+    check(149);
+    let footer = Snapshot::open(&path).unwrap().state().footer.clone();
+    assert!(footer.blocks.len() < 80, "others are merged");
+    assert!(
+        footer.blocks.iter().any(|block| block.offset == place.offset),
+        "it is not"
+    );
+    let now = fs::read(&path).unwrap();
+    assert!(now[place.offset as usize..].starts_with(&stored));
+    let refused = gc(&path, GcOptions::default(), &mut WritePolicy::default()).unwrap_err();
+    assert!(refused.to_string().contains("later version"), "{refused}");
+    assert_eq!(fs::read(&path).unwrap(), now);
+}
