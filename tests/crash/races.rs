@@ -90,6 +90,7 @@ fn a_thousand_rounds_of_push_delete_merge_and_gc() {
             while !done.load(Ordering::Relaxed) {
                 let options = GcOptions {
                     expire: Expire::Now,
+                    force: true,
                     ..GcOptions::default()
                 };
                 match archive::gc(path, options, &mut WritePolicy::default()) {

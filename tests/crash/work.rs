@@ -188,6 +188,7 @@ pub fn gc(volume: &Arc<Volume>, progress: &mut dyn FnMut(GcProgress)) -> Result<
     let disk = CrashDisk(volume.clone());
     let options = GcOptions {
         expire: Expire::Now,
+        force: true,
         progress: Some(progress),
         ..GcOptions::default()
     };

@@ -20,6 +20,7 @@ fn gc_on(path: &Path, day: i64, expire: Expire) -> GcReport {
     let options = GcOptions {
         expire,
         now_us: START_US + day * DAY_US,
+        force: true,
         ..GcOptions::default()
     };
     archive::gc(path, options, &mut WritePolicy::default()).unwrap()

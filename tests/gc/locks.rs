@@ -56,6 +56,7 @@ fn overtaken(path: &Path, when: When, locks_lie: bool) -> OddDisk {
         };
         let options = GcOptions {
             expire: Expire::Now,
+            force: true,
             ..GcOptions::default()
         };
         archive::gc(&path, options, &mut on(&disk)).unwrap();

@@ -29,6 +29,7 @@ fn gc_while(path: &Path, expire: Expire, work: impl Fn()) -> znippy::Result<GcRe
     };
     let options = GcOptions {
         expire,
+        force: true,
         progress: Some(&mut progress),
         ..GcOptions::default()
     };

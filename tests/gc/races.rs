@@ -67,6 +67,7 @@ fn r16_a_thousand_rounds_of_pushes_deletions_merges_and_rewrites() {
                 };
                 let options = GcOptions {
                     expire,
+                    force: true,
                     ..GcOptions::default()
                 };
                 match archive::gc(path, options, &mut WritePolicy::default()) {

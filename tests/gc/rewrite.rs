@@ -134,6 +134,29 @@ fn nothing_to_do_is_nothing_done() {
     assert_eq!(text, "app.znippy: nothing to do\n");
 }
 
+/// What was pushed at once is one pack already: a rewrite would only add to it.
+#[test]
+fn a_compact_archive_is_left_alone_unless_told_otherwise() {
+    let s = Sandbox::new();
+    s.ok("", "git init -q work");
+    s.ok(
+        "work",
+        "commit one && commit two && git push -q \"znippy::$A/app\" main",
+    );
+    let before = fs::read(s.path("app.znippy")).unwrap();
+    for options in ["", "--prune=now", "--auto"] {
+        assert_eq!(gc(&s, options)["rewritten"], false, "{options}");
+    }
+    assert_eq!(s.ok("", "znippy gc app").stdout, "app.znippy: nothing to do\n");
+    assert_eq!(fs::read(s.path("app.znippy")).unwrap(), before);
+    assert_eq!(gc(&s, "--force")["rewritten"], true);
+    assert_eq!(info(&s)["generation"], 2);
+    // A secret that no branch reaches any more goes all the same.
+    s.ok("work", "git push -q -f \"znippy::$A/app\" HEAD~1:main");
+    assert_eq!(gc(&s, "--prune=now")["pruned"], 3);
+    s.ok("", "znippy verify --full app");
+}
+
 /// An archive without an object, and one whose HEAD names nothing.
 #[test]
 fn an_empty_archive_is_rewritten() {

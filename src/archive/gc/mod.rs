@@ -61,6 +61,8 @@ use crate::{
 /// Below so many dead bytes, or such a part of the file, `auto` does nothing.
 const AUTO_BYTES: u64 = 64 << 20;
 const AUTO_PERCENT: u64 = 30;
+/// A rewrite writes about so many bytes that were not there before: metadata, footer, and the history in a commit of its own.
+const OWN_BYTES: u64 = 16 << 10;
 /// How often a rewrite starts again because a push relied on what it had pruned.
 const MAX_RESTARTS: usize = 3;
 /// How often what was pushed meanwhile is proven before the lock is taken.
@@ -75,6 +77,8 @@ pub struct GcOptions<'a> {
     pub auto: bool,
     /// Say what would be done, and write nothing.
     pub dry_run: bool,
+    /// Rewrite even where nothing is gained by it.
+    pub force: bool,
     /// Rewrite a file that has several names, which all but one then go on naming the old generation, or that is a mount point.
     pub break_links: bool,
     /// Who does it: free bytes, for the log only.
@@ -89,6 +93,7 @@ impl Default for GcOptions<'_> {
             now_us: now_us(),
             auto: false,
             dry_run: false,
+            force: false,
             break_links: false,
             actor: None,
             progress: None,
@@ -224,8 +229,11 @@ fn once(path: &Path, options: &mut GcOptions<'_>, policy: &mut WritePolicy<'_>) 
     report.objects = kept.objects.len() as u64;
     report.pruned = kept.pruned.len() as u64;
     report.unreachable = kept.unreachable();
-    let is_compact = source.sequence() <= 2 && source.generation() > 1 && source.packs() <= 1;
-    if options.dry_run || is_compact && report.pruned == 0 && kept.marks == history.record.marks {
+    let has_news = report.pruned > 0 || kept.marks != history.record.marks;
+    if options.dry_run || !options.force && !has_news && is_compact(&source)? {
+        if !options.dry_run {
+            swap::sweep_left(disk, path)?;
+        }
         return Ok(report);
     }
     let record = Record {
@@ -342,6 +350,13 @@ fn refuse_links(disk: &dyn Disk, path: &Path, file: &dyn DiskFile, asked_for: bo
         links,
         is_mounted,
     })
+}
+
+/// Returns whether a rewrite would leave an archive as it is: one pack, of which everything is known, and hardly a dead byte.
+fn is_compact(source: &Snapshot) -> Result<bool> {
+    let totals = &source.state().footer.totals;
+    let is_known = totals.unproven == 0 && totals.unresolved == 0 && totals.damaged == 0;
+    Ok(source.packs() <= 1 && is_known && source.info()?.dead_bytes <= OWN_BYTES)
 }
 
 fn is_worth_it(dead: u64, size: u64) -> bool {

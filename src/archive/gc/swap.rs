@@ -132,6 +132,11 @@ impl Drop for Temporary<'_> {
     }
 }
 
+/// Removes what a rewrite of `archive` that died has left.
+pub fn sweep_left(disk: &dyn Disk, archive: &Path) -> Result<()> {
+    sweep(disk, &temporary_path(archive))
+}
+
 /// Removes a temporary file that nobody holds.
 fn sweep(disk: &dyn Disk, path: &Path) -> Result<()> {
     let file = match disk.open(path, true) {

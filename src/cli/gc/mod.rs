@@ -13,7 +13,7 @@ use super::{Done, exit, exit::Exit, git, locking::Locking, open, output::Output}
 
 /// Rewrite archives without what is dead: smaller, one pack, quick to clone
 ///
-/// Writes a new file beside the archive (.NAME.gc), reads all of it back, and puts it in the archive's place. Pushes and fetches go on meanwhile; what is pushed is carried over. History is kept: objects that no reference reaches any more, because a branch was deleted or rewound, are marked when a gc finds them first, and removed by a gc that finds them marked for longer than --expire. The disk must have room for the new file. An archive with a damaged object of which there is no other copy is left as it is.
+/// Writes a new file beside the archive (.NAME.gc), reads all of it back, and puts it in the archive's place. Pushes and fetches go on meanwhile; what is pushed is carried over. History is kept: objects that no reference reaches any more, because a branch was deleted or rewound, are marked when a gc finds them first, and removed by a gc that finds them marked for longer than --expire. The disk must have room for the new file. An archive that has one pack and hardly a dead byte is left as it is, and so is one with a damaged object of which there is no other copy.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -38,6 +38,10 @@ pub struct Args {
     /// Only say what would be done
     #[arg(short = 'n', long)]
     dry_run: bool,
+
+    /// Rewrite even where nothing is gained by it
+    #[arg(long, conflicts_with = "auto")]
+    force: bool,
 
     /// Rewrite a file that has other names (hard links) or is mounted where it is: all other names keep the old state
     #[arg(long)]
@@ -95,6 +99,7 @@ fn one(args: &Args, path: &Path, output: &mut Output) -> Done {
         expire: args.expire,
         auto: args.auto,
         dry_run: args.dry_run,
+        force: args.force,
         break_links: args.break_links,
         actor: git::committer(),
         progress: Some(&mut on_progress),
