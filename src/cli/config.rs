@@ -9,7 +9,14 @@ use znippy::{
     policy::{self, Key, PolicyError},
 };
 
-use super::{Done, escape, exit, exit::Exit, git, locking::Locking, open, output::Output};
+use super::{
+    Done, escape, exit,
+    exit::Exit,
+    git,
+    locking::{Locking, configured_durability},
+    open,
+    output::Output,
+};
 
 /// Look at and change what an archive allows
 ///
@@ -153,6 +160,7 @@ fn change(
 ) -> Done {
     let mut on_wait = |text: &str| output.note(text);
     let lock = WritePolicy {
+        durability: configured_durability()?,
         timeout: locking.timeout()?,
         lock: locking.mode()?,
         on_wait: Some(&mut on_wait),

@@ -118,9 +118,10 @@ fn one(args: &Args, path: &Path, output: &mut Output) -> Done {
         return Ok(Exit::Done);
     }
     let bar = Bar::new(output);
+    let mut on_wait = |text: &str| output.note(text);
     let mut policy = WritePolicy {
-        lock: locking::configured_mode()?,
-        ..WritePolicy::default()
+        on_wait: Some(&mut on_wait),
+        ..locking::configured()?
     };
     let caught_up = loop {
         let mut on_progress = |packs: (u64, u64), objects: (u64, u64)| {

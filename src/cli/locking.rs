@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use znippy::media::LockMode;
+use znippy::{
+    archive::{Durability, WritePolicy},
+    media::LockMode,
+};
 
 use super::{exit, git};
 
@@ -27,17 +30,9 @@ pub struct Locking {
 impl Locking {
     /// Returns how long to wait.
     pub fn timeout(&self) -> anyhow::Result<Duration> {
-        if let Some(seconds) = self.wait_seconds {
-            return Ok(Duration::from_secs(seconds));
-        }
-        match git::config("znippy.lockTimeout") {
-            Some(text) => match text.parse() {
-                Ok(seconds) => Ok(Duration::from_secs(seconds)),
-                Err(_) => Err(exit::usage(format!(
-                    "znippy.lockTimeout: '{text}' is no number of seconds"
-                ))),
-            },
-            None => Ok(Duration::from_secs(DEFAULT_WAIT)),
+        match self.wait_seconds {
+            Some(seconds) => Ok(Duration::from_secs(seconds)),
+            None => configured_timeout(),
         }
     }
 
@@ -50,8 +45,41 @@ impl Locking {
     }
 }
 
+/// Returns how git's settings want an archive to be written to, by verbs that have no options for that.
+pub fn configured<'a>() -> anyhow::Result<WritePolicy<'a>> {
+    Ok(WritePolicy {
+        durability: configured_durability()?,
+        timeout: configured_timeout()?,
+        lock: configured_mode()?,
+        ..WritePolicy::default()
+    })
+}
+
+/// Returns what git's setting says of when a change counts as done.
+pub fn configured_durability() -> anyhow::Result<Durability> {
+    match git::config("znippy.durability") {
+        Some(name) => name
+            .parse()
+            .map_err(|why| exit::usage(format!("znippy.durability: {why}"))),
+        None => Ok(Durability::default()),
+    }
+}
+
+/// Returns what git's setting says of how long to wait.
+fn configured_timeout() -> anyhow::Result<Duration> {
+    match git::config("znippy.lockTimeout") {
+        Some(text) => match text.parse() {
+            Ok(seconds) => Ok(Duration::from_secs(seconds)),
+            Err(_) => Err(exit::usage(format!(
+                "znippy.lockTimeout: '{text}' is no number of seconds"
+            ))),
+        },
+        None => Ok(Duration::from_secs(DEFAULT_WAIT)),
+    }
+}
+
 /// Returns what git's setting says of how to keep other writers away.
-pub fn configured_mode() -> anyhow::Result<LockMode> {
+fn configured_mode() -> anyhow::Result<LockMode> {
     match git::config("znippy.lock") {
         Some(name) => name.parse().map_err(|why| exit::usage(format!("znippy.lock: {why}"))),
         None => Ok(LockMode::default()),

@@ -9,12 +9,9 @@ use std::{
 };
 
 use bstr::BString;
-use znippy::{
-    archive::WritePolicy,
-    wire::{
-        Version, WireError,
-        receive::{self, ReceiveOptions},
-    },
+use znippy::wire::{
+    Version, WireError,
+    receive::{self, ReceiveOptions},
 };
 
 use super::{Done, exit::Exit, locking, open, output::Output};
@@ -49,10 +46,7 @@ pub fn run(args: &Args, output: &mut Output) -> Done {
         version: Version::from_git_protocol(protocol.as_encoded_bytes()),
         actor: actor(),
         spool: &spool,
-        policy: WritePolicy {
-            lock: locking::configured_mode()?,
-            ..WritePolicy::default()
-        },
+        policy: locking::configured()?,
     };
     let mut input = BufReader::with_capacity(1 << 16, io::stdin().lock());
     match receive::serve(&snapshot, &mut input, output.raw(), options) {

@@ -186,3 +186,55 @@ fn settings_choose_the_arm() {
     assert_eq!(ran.code, 2);
     s.ok("work", "znippy refs cas --durability=safe ../app refs/heads/x '' $side");
 }
+
+/// Whoever writes keeps to the same settings: also `index` and `receive-pack`, which have no options for it.
+#[test]
+fn settings_hold_for_index_and_receive_pack() {
+    if !has_strace("settings_hold_for_index_and_receive_pack") {
+        return;
+    }
+    let s = fixture("sha1");
+    let defer = |s: &Sandbox, name: &str| {
+        s.ok("work", &format!("commit {name}"));
+        let defer = "git -c znippy.resolve=defer -c znippy.autoIndex=false push -q \"znippy::$A/app\" main";
+        s.ok("work", defer);
+    };
+    defer(&s, "three");
+    for (durability, count) in [("fast", 0), ("safe", 1)] {
+        let ext = "git -c protocol.ext.allow=always push -q 'ext::znippy %s ../app.znippy'";
+        let line = format!("env GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=znippy.durability GIT_CONFIG_VALUE_0={durability}");
+        let of = |calls: Vec<String>| calls.iter().filter(|call| *call == "fdatasync").count();
+        let count_of = |s: &Sandbox, verb: &str| of(syncs(s, "work", &format!("{line} {verb}")));
+        // Where a fast commit came before, that one is confirmed too.
+        assert_eq!(count_of(&s, "znippy index ../app"), count, "index, {durability}");
+        let pushed = count_of(&s, &format!("{ext} HEAD:refs/heads/{durability}"));
+        assert!(
+            pushed == count || count == 1 && pushed == 2,
+            "receive-pack, {durability}: {pushed}"
+        );
+        s.ok(
+            "",
+            "znippy refs cas app refs/heads/settle '' $side && znippy refs cas app refs/heads/settle $side $zero",
+        );
+        defer(&s, durability);
+    }
+    let setting =
+        |key: &str, value: &str| format!("GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=znippy.{key} GIT_CONFIG_VALUE_0={value}");
+    for (key, value, told) in [
+        ("durability", "quick", "no durability"),
+        ("lock", "firm", "no way to lock"),
+        ("lockTimeout", "soon", "no number of seconds"),
+    ] {
+        for verb in ["index", "receive-pack"] {
+            let ran = s.sh("", &format!("env {} znippy {verb} app </dev/null", setting(key, value)));
+            assert_eq!(ran.code, 2, "{verb}, {key}: {}", ran.stderr);
+            assert!(ran.stderr.contains(told), "{verb}, {key}: {}", ran.stderr);
+        }
+    }
+    // A writer that makes no progress is waited for as long as was asked for.
+    use znippy::media::{Disk, LocalDisk, LockByte};
+    let held = LocalDisk.open(&s.path("app.znippy"), true).unwrap();
+    assert!(held.try_lock(LockByte::Writer).unwrap());
+    let ran = s.fails("", &format!("env {} znippy index app", setting("lockTimeout", "0")));
+    assert_eq!(ran.code, 4, "{}", ran.stderr);
+}

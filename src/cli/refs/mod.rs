@@ -16,7 +16,11 @@ mod update;
 use clap::Subcommand;
 use znippy::archive::Durability;
 
-use super::{Done, exit, git, locking::Locking, output::Output};
+use super::{
+    Done,
+    locking::{Locking, configured_durability},
+    output::Output,
+};
 
 /// Look at and change the references of an archive
 ///
@@ -69,12 +73,7 @@ impl Writing {
     fn durability(&self) -> anyhow::Result<Durability> {
         match &self.durability {
             Some(name) => Ok(name.parse().expect("clap let nothing else through")),
-            None => match git::config("znippy.durability") {
-                Some(name) => name
-                    .parse()
-                    .map_err(|why| exit::usage(format!("znippy.durability: {why}"))),
-                None => Ok(Durability::default()),
-            },
+            None => configured_durability(),
         }
     }
 }
