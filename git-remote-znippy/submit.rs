@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_in_push_options_are_not_stored() {
+    fn r28_secrets_in_push_options_are_not_stored() {
         assert_eq!(
             push_option_name("token=hunter2=x".into()),
             ("push-option".into(), b"token".to_vec())

@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn control_characters_do_not_reach_the_terminal() {
+    fn r28_control_characters_do_not_reach_the_terminal() {
         assert_eq!(escaped("a\u{1b}[31mb\rc"), "a\\u{1b}[31mb\\u{d}c");
         assert_eq!(escaped("a\nfatal: b"), "a\n  fatal: b");
         assert_eq!(escaped("naïve ☃ \u{202e}x"), "naïve ☃ \\u{202e}x");

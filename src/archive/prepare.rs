@@ -192,9 +192,29 @@ pub fn now_us(previous_us: i64) -> i64 {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_micros() as i64);
+    not_before(previous_us, now)
+}
+
+fn not_before(previous_us: i64, now: i64) -> i64 {
     if previous_us > now + MAX_CLOCK_LEAD_US {
         now
     } else {
         now.max(previous_us)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// R15: a clock that went back does not make times go back, and one that was a day ahead is not followed.
+    #[test]
+    fn r15_times_do_not_go_back_and_a_mad_clock_is_not_followed() {
+        let now = 1_800_000_000_000_000;
+        assert_eq!(not_before(now - 5, now), now);
+        assert_eq!(not_before(now + 5, now), now + 5);
+        assert_eq!(not_before(now + MAX_CLOCK_LEAD_US, now), now + MAX_CLOCK_LEAD_US);
+        assert_eq!(not_before(now + MAX_CLOCK_LEAD_US + 1, now), now);
+        assert_eq!(MAX_CLOCK_LEAD_US, 86_400_000_000);
     }
 }

@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_what_steers_a_terminal() {
+    fn r28_escapes_what_steers_a_terminal() {
         assert_eq!(text(b"a\x1b[31m\n\x7f"), r"a\x1b[31m\x0a\x7f");
         assert_eq!(text("a\u{9b}31m\u{202e}b".as_bytes()), r"a\u{9b}31m\u{202e}b");
         assert_eq!(text(b"a\xffb\xe2\x82"), r"a\xffb\xe2\x82");

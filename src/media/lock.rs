@@ -142,7 +142,7 @@ mod tests {
     use super::{super::FileMedium, *};
 
     #[test]
-    fn second_open_waits_and_times_out() {
+    fn r27_second_open_waits_and_times_out() {
         let named = tempfile::NamedTempFile::new().unwrap();
         let file = FileMedium::new(named.reopen().unwrap());
         let other = FileMedium::new(named.reopen().unwrap());
@@ -153,5 +153,33 @@ mod tests {
         drop(guard);
         assert!(!other.is_locked(LockByte::Writer).unwrap());
         lock_with_timeout(&other, LockByte::Writer, Duration::ZERO, |_, _| {}).unwrap();
+    }
+
+    /// R27: a file that grows keeps waiters waiting, and they are told how fast it does; one that does not ends the wait.
+    #[test]
+    fn r27_the_wait_ends_on_time_without_growth() {
+        use std::cell::Cell;
+        let timeout = Duration::from_millis(60);
+        let (len, started) = (Cell::new(1), Instant::now());
+        let grow = || {
+            len.set(len.get() + 100);
+            Ok(len.get())
+        };
+        let mut told = vec![];
+        // Twenty times the timeout.
+        let when_done = || Ok((started.elapsed() >= Duration::from_millis(1200)).then_some(()));
+        wait_for(grow, timeout, when_done, |waited, rate| told.push((waited, rate))).unwrap();
+        assert!(!told.is_empty() && told[0].0 >= Duration::from_secs(1), "{told:?}");
+        let stuck = wait_for(|| Ok(7), timeout, || Ok(None::<()>), |_, _| ());
+        assert_eq!(stuck.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+
+    /// R27: waiters do not knock in step.
+    #[test]
+    fn r27_pauses_differ_between_waiters() {
+        let now = Instant::now();
+        let pauses: std::collections::HashSet<u64> = (0..50).map(|_| jitter(now).to_bits()).collect();
+        assert!(pauses.len() > 5);
+        assert!(pauses.iter().all(|bits| (0.0..1.0).contains(&f64::from_bits(*bits))));
     }
 }

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_disk_that_fstab_names_and_nobody_mounted_is_noticed() {
+    fn r14_a_disk_that_fstab_names_and_nobody_mounted_is_noticed() {
         let table = b"# comment\n/dev/sda1 / ext4 defaults 0 1\nnas:/x /mnt/nas nfs noauto 0 0\n\
             /dev/sdb1 /mnt/my\\040disk ext4 defaults 0 2\nUUID=1 none swap sw 0 0\n";
         let found = |path: &str, mounted: &[&str]| {

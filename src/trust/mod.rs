@@ -65,7 +65,7 @@ mod tests {
 
     /// R23.
     #[test]
-    fn only_file_systems_that_store_owners_vouch_for_them() {
+    fn r23_only_file_systems_that_store_owners_vouch_for_them() {
         for local in [0xEF53, 0x5846_5342, 0x9123_683E, 0x0102_1994] {
             assert!(has_real_owners(local));
         }
@@ -90,7 +90,7 @@ mod tests {
 
     /// R23.
     #[test]
-    fn a_file_that_others_may_write_is_not_trusted() {
+    fn r23_a_file_that_others_may_write_is_not_trusted() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         std::fs::write(&path, "x").unwrap();

@@ -41,7 +41,7 @@ fn what_was_deferred_is_caught_up_with_once() {
 
 /// A push that has no terminal proves what it stored before it ends.
 #[test]
-fn a_push_without_a_terminal_catches_up_itself() {
+fn r20_a_push_without_a_terminal_catches_up_itself() {
     let s = fixture("sha1");
     s.ok("work", "commit three");
     s.ok("work", "git -c znippy.resolve=defer push -q \"znippy::$A/app\" main");
@@ -75,4 +75,56 @@ fn damage_is_named_and_noted_once() {
         pushed.stderr
     );
     s.fails("", "git clone -q --mirror \"znippy::$A/app\" clone");
+}
+
+/// R20: there is one maintainer of an archive, which a lock byte of its own tells.
+#[test]
+fn r20_a_second_maintainer_passes() {
+    use znippy::media::{Disk, LocalDisk, LockByte};
+    let s = fixture("sha1");
+    s.ok("work", "commit three");
+    let defer = "git -c znippy.resolve=defer -c znippy.autoIndex=false push -q \"znippy::$A/app\" main";
+    s.ok("work", defer);
+    let held = LocalDisk.open(&s.path("app.znippy"), true).unwrap();
+    assert!(held.try_lock(LockByte::Maintenance).unwrap());
+    let ran = s.ok("", "znippy index app");
+    assert!(ran.stderr.contains("another run is at work"), "{}", ran.stderr);
+    assert_eq!(unproven(&s), 1);
+    // Pushes go on beside it.
+    s.ok(
+        "work",
+        "commit four && git -c znippy.autoIndex=false push -q \"znippy::$A/app\" main",
+    );
+    drop(held);
+    s.ok("", "znippy index app");
+    assert_eq!(unproven(&s), 0);
+}
+
+/// R20: what is detached has nothing of the terminal open, so that no caller hangs and no disk stays busy: standard streams are
+/// the null device, the directory is the root, the session is its own.
+#[test]
+fn r20_detached_work_holds_nothing() {
+    let s = fixture("sha1");
+    if s.sh("", "command -v strace").code != 0 {
+        crate::common::not_run("r20_detached_work_holds_nothing", "strace is missing");
+        return;
+    }
+    s.ok("work", "commit three");
+    let defer = "git -c znippy.resolve=defer -c znippy.autoIndex=false push -q \"znippy::$A/app\" main";
+    s.ok("work", defer);
+    // Every question about a descriptor is answered as a terminal would. Under strace the call ends when its last child has.
+    let calls = "trace=execve,setsid,chdir,openat,dup2";
+    s.ok(
+        "",
+        &format!("strace -f -qq -o trace -e {calls},ioctl -e inject=ioctl:retval=0 znippy index --detach app"),
+    );
+    assert_eq!(unproven(&s), 0);
+    let trace = fs::read_to_string(s.path("trace")).unwrap();
+    let count = |part: &str| trace.lines().filter(|line| line.contains(part)).count();
+    assert_eq!(count("\"--detached\""), 1, "it is run anew, not forked: {trace}");
+    assert!(count("setsid(") >= 1 && count("chdir(\"/\")") == 1, "{trace}");
+    for stream in ["0)", "1)", "2)"] {
+        assert!(count(&format!(", {stream}")) >= 1, "descriptor {stream}: {trace}");
+    }
+    assert!(count("\"/dev/null\"") >= 1, "{trace}");
 }

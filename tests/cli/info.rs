@@ -2,6 +2,25 @@ use serde_json::Value;
 
 use crate::fixture::{fixture, size};
 
+/// R30: the README names what defeats an archive that is appended in place.
+#[test]
+fn r30_what_defeats_an_archive_is_documented() {
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
+    let section = readme.split("What defeats it").nth(1).expect("a section of its own");
+    let section = section.split("\n## ").next().unwrap();
+    for part in [
+        "cp -al",
+        "Hard-link snapshots",
+        "mv tmp app.znippy",
+        "lie about sync",
+        "nolock",
+        "4 GiB",
+        "Sync clients",
+    ] {
+        assert!(section.contains(part), "{part}");
+    }
+}
+
 #[test]
 fn figures_are_those_of_git() {
     for format in ["sha1", "sha256"] {

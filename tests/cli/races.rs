@@ -51,7 +51,7 @@ fn no_update_is_lost() {
 }
 
 #[test]
-fn a_writer_waits_for_the_lock_and_a_reader_does_not() {
+fn r27_a_writer_waits_for_the_lock_and_a_reader_does_not() {
     let s = fixture("sha1");
     let path = s.path("app.znippy");
     let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();

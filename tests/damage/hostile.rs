@@ -39,7 +39,7 @@ fn a_tebibyte_of_zeros_behind_the_last_commit() {
 /// R28: numbers in the metadata that claim gigabytes of columns, with the file long enough for them and the digest right: no
 /// memory is taken for what has no checksum.
 #[test]
-fn columns_that_claim_the_whole_of_a_sparse_file() {
+fn r28_columns_that_claim_the_whole_of_a_sparse_file() {
     let directory = tempfile::tempdir().unwrap();
     let model = Model::small(directory.path(), 2);
     let medium = MemMedium::new(model.bytes.clone());

@@ -10,7 +10,7 @@ use znippy::pack::{
 use crate::repo::Repo;
 
 #[test]
-fn indexes_are_byte_for_byte_those_of_git() {
+fn r21_indexes_are_byte_for_byte_those_of_git() {
     for format in [Kind::Sha1, Kind::Sha256] {
         let repo = Repo::generated(format, 1, 150);
         let path = repo.repack(&[]);
@@ -115,7 +115,7 @@ fn a_damaged_index_or_pack_is_refused() {
 }
 
 #[test]
-fn the_first_of_stores_in_a_row_wins() {
+fn r21_the_first_of_stores_in_a_row_wins() {
     let repo = Repo::generated(Kind::Sha1, 4, 30);
     let path = repo.repack(&[]);
     let (one, two) = (repo.open(&path), repo.open(&path));

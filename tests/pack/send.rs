@@ -312,7 +312,7 @@ fn random_requests_are_what_git_sends() {
 }
 
 #[test]
-fn several_packs_with_duplicates_become_one() {
+fn r21_several_packs_with_duplicates_become_one() {
     for (format, seed) in [(Kind::Sha1, 20), (Kind::Sha256, 21)] {
         let repo = Repo::generated(format, seed, 120);
         let whole = repo.repack(&["-f"]);

@@ -34,7 +34,7 @@ fn single_branch_and_a_chosen_branch() {
 }
 
 #[test]
-fn a_single_branch_clone_gets_no_other_objects() {
+fn r22_a_single_branch_clone_gets_no_other_objects() {
     let side = Side::archive("sha1", &[]);
     side.play(
         "$ git init -q work

@@ -32,7 +32,7 @@ fn only_a_push_creates() {
 }
 
 #[test]
-fn a_remote_that_worked_and_is_gone_is_not_created_again() {
+fn r14_a_remote_that_worked_and_is_gone_is_not_created_again() {
     // The disk is not mounted: a new archive in the empty mount point would hide behind the real one.
     let Some(side) = client() else { return };
     side.play(
@@ -54,7 +54,7 @@ fn a_remote_that_worked_and_is_gone_is_not_created_again() {
 }
 
 #[test]
-fn another_archive_in_its_place_is_an_error() {
+fn r14_another_archive_in_its_place_is_an_error() {
     let Some(side) = client() else { return };
     side.play(
         "work$ git push -q origin main
@@ -71,7 +71,7 @@ fn another_archive_in_its_place_is_an_error() {
 }
 
 #[test]
-fn a_setting_forbids_creation() {
+fn r14_a_setting_forbids_creation() {
     let Some(side) = client() else { return };
     let ran = side
         .sandbox

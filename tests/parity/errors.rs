@@ -72,7 +72,7 @@ fn a_missing_file_is_not_an_empty_repository() {
 }
 
 #[test]
-fn a_missing_parent_is_not_created() {
+fn r14_a_missing_parent_is_not_created() {
     let Some(side) = archive() else { return };
     let path = side.sandbox.path("no/such/dir/x.znippy").display().to_string();
     for line in ["git ls-remote", "git clone", "git -C work push --all"] {

@@ -237,7 +237,7 @@ fn a_client_with_missing_objects_is_refused() {
 }
 
 #[test]
-fn a_read_only_client_can_push() {
+fn r13_a_read_only_client_can_push() {
     // Packs are built in the user's temporary directory, never in the client's object store.
     let Some(side) = pushed() else { return };
     side.sandbox.ok("work", "commit three");
@@ -251,7 +251,7 @@ fn a_read_only_client_can_push() {
 }
 
 #[test]
-fn a_keep_of_the_user_stays() {
+fn r24_a_keep_of_the_user_stays() {
     // Mirror clone, then a keep laid by the user on the very pack that another fetch would drop.
     let Some(side) = pushed() else { return };
     side.sandbox.ok("", "git clone -q --mirror $URL copy");
@@ -282,7 +282,7 @@ fn garbage_collection_may_follow_a_clone() {
 }
 
 #[test]
-fn packs_limited_in_size_by_the_client_still_make_one() {
+fn r13_packs_limited_in_size_by_the_client_still_make_one() {
     let side = Side::archive("sha1", &[]);
     side.play(
         "$ git init -q work

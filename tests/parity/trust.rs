@@ -33,7 +33,7 @@ fn runs(s: &Sandbox, test: &str) -> bool {
 
 /// R23.
 #[test]
-fn an_archive_that_others_may_write_is_hashed_unless_it_is_trusted() {
+fn r23_an_archive_that_others_may_write_is_hashed_unless_it_is_trusted() {
     let s = sandbox();
     if !runs(&s, "trust::an_archive_that_others_may_write") {
         return;
@@ -67,7 +67,7 @@ fn an_archive_that_others_may_write_is_hashed_unless_it_is_trusted() {
 
 /// R23: who may write the list could trust himself.
 #[test]
-fn a_list_that_others_may_write_is_not_used() {
+fn r23_a_list_that_others_may_write_is_not_used() {
     let s = sandbox();
     if !runs(&s, "trust::a_list_that_others_may_write") {
         return;
@@ -83,7 +83,7 @@ fn a_list_that_others_may_write_is_not_used() {
 
 /// R23: an access control list gives to others what the mode does not show.
 #[test]
-fn an_access_control_list_counts() {
+fn r23_an_access_control_list_counts() {
     let s = sandbox();
     let set = s.sh("", "setfacl -m u:65533:rw app.znippy");
     if set.code != 0 {
@@ -103,7 +103,7 @@ fn an_access_control_list_counts() {
 
 /// R23: root is no exception.
 #[test]
-fn an_archive_of_another_user_is_hashed_by_root_too() {
+fn r23_an_archive_of_another_user_is_hashed_by_root_too() {
     let s = sandbox();
     if s.ok("", "id -u").text() != "0" {
         not_run("trust::an_archive_of_another_user", "only root can give a file away");
@@ -120,7 +120,7 @@ fn an_archive_of_another_user_is_hashed_by_root_too() {
 
 /// Objects under wrong names do not get in, and nothing is said to be connected that is not.
 #[test]
-fn a_forged_archive_is_refused() {
+fn r23_a_forged_archive_is_refused() {
     let s = sandbox();
     // The same length, another content: the pack's hash and the table's names stay.
     let before = fs::read(s.path("app.znippy")).unwrap();

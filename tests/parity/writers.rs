@@ -87,7 +87,7 @@ fn twenty_writers_to_one_reference() {
 }
 
 #[test]
-fn two_first_pushes_create_one_archive() {
+fn r14_two_first_pushes_create_one_archive() {
     if subject_is_file() {
         return;
     }
@@ -112,7 +112,7 @@ fn two_first_pushes_create_one_archive() {
 }
 
 #[test]
-fn two_first_pushes_that_both_listed_before_either_wrote() {
+fn r14_two_first_pushes_that_both_listed_before_either_wrote() {
     // The hook holds each push after it has listed the references, until both have.
     let side = Side::archive("sha1", &[]);
     let hook = "#!/bin/sh\\ntouch $A/listed.$$\\nwhile [ $(ls $A | grep -c listed) -lt 2 ]; do sleep 0.02; done\\n";

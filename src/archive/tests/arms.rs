@@ -34,6 +34,8 @@ struct Script {
     rings: AtomicUsize,
     /// Another boot or mount than the one of the machine.
     elsewhere: Mutex<Option<String>>,
+    /// What was done, in order.
+    steps: Mutex<Vec<&'static str>>,
 }
 
 impl Script {
@@ -42,6 +44,13 @@ impl Script {
     }
     fn syncs(&self) -> usize {
         self.syncs.swap(0, Ordering::SeqCst)
+    }
+    /// Notes a step, once where it is done several times in a row.
+    fn step(&self, step: &'static str) {
+        let mut steps = self.steps.lock().unwrap();
+        if steps.last() != Some(&step) {
+            steps.push(step);
+        }
     }
     fn written(&self) -> usize {
         self.written.swap(0, Ordering::SeqCst)
@@ -62,9 +71,13 @@ impl Medium for ScriptedFile {
         self.file.len()
     }
     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        if offset < HEAD_LEN {
+            self.script.step("read the head");
+        }
         self.file.read_exact_at(offset, buf)
     }
     fn write_all_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
+        self.script.step(if offset < HEAD_LEN { "slot" } else { "append" });
         if offset < HEAD_LEN && self.script.fail_slots.load(Ordering::SeqCst) {
             return Err(io::ErrorKind::Other.into());
         }
@@ -90,24 +103,29 @@ impl Medium for ScriptedFile {
     }
     fn sync_data(&self) -> io::Result<()> {
         self.script.syncs.fetch_add(1, Ordering::SeqCst);
+        self.script.step("sync");
         if Script::take(&self.script.fail_sync) || self.script.fail_all_syncs.load(Ordering::SeqCst) {
             return Err(io::Error::from_raw_os_error(libc::EIO));
         }
         self.file.sync_data()
     }
     fn start_writeback(&self, offset: u64, len: u64) {
+        self.script.step("write back the slot");
         self.file.start_writeback(offset, len);
     }
 }
 
 impl DiskFile for ScriptedFile {
     fn stat(&self) -> io::Result<Stat> {
+        self.script.step("look at the file");
         self.file.stat()
     }
     fn try_lock(&self, byte: LockByte) -> io::Result<bool> {
+        self.script.step("lock");
         self.file.try_lock(byte)
     }
     fn unlock(&self, byte: LockByte) -> io::Result<()> {
+        self.script.step("unlock");
         self.file.unlock(byte)
     }
     fn is_locked(&self, byte: LockByte) -> io::Result<bool> {
@@ -140,6 +158,7 @@ impl Disk for Scripted {
         LocalDisk.temporary(path)
     }
     fn stat(&self, path: &Path) -> io::Result<Stat> {
+        self.0.step("look at the path");
         LocalDisk.stat(path)
     }
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -181,6 +200,34 @@ fn slots(path: &Path) -> Vec<u8> {
         .iter()
         .flat_map(|at| bytes[*at as usize..][..SLOT_LEN].to_vec())
         .collect()
+}
+
+/// R5: everything is judged behind the lock, and nobody is told before it is durable and named.
+#[test]
+fn r5_a_commit_goes_in_its_order() {
+    let sandbox = Sandbox::new();
+    let (path, disk) = (sandbox.archive(2), Scripted::default());
+    disk.appender(&path, Durability::Safe).commit(transaction(10)).unwrap();
+    let steps = disk.0.steps.lock().unwrap().clone();
+    let locked = steps.iter().position(|step| *step == "lock").unwrap();
+    assert_eq!(
+        steps[locked..],
+        [
+            "lock",
+            // A lock file of somebody else, and whether the name still means this file.
+            "look at the path",
+            "look at the file",
+            "look at the path",
+            "read the head",
+            "append",
+            "look at the file",
+            "sync",
+            "slot",
+            "write back the slot",
+            "unlock"
+        ]
+    );
+    assert!(!steps[..locked].contains(&"append"));
 }
 
 /// R3: fast commits are seen at once, by every reader, and no slot names them; the next safe commit makes them durable.

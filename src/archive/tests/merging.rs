@@ -60,7 +60,7 @@ fn push_from_the_future(path: &Path, edit: RefEdit) {
 
 /// R15, R17: where the clock went back all rows have the same time, and a push without a pack that merges is still a row.
 #[test]
-fn rows_that_move_along_keep_their_references() {
+fn r17_rows_that_move_along_keep_their_references() {
     let sandbox = Sandbox::new();
     let path = sandbox.archive(1);
     push_from_the_future(&path, set("refs/heads/future", 1));
@@ -124,7 +124,7 @@ fn a_damaged_batch_does_not_stop_merging() {
 
 /// R17: thousands of pushes leave a short footer, and every row keeps its number, pack and references.
 #[test]
-fn small_batches_merge_and_nothing_changes_for_readers() {
+fn r17_small_batches_merge_and_nothing_changes_for_readers() {
     let sandbox = Sandbox::new();
     let path = sandbox.archive(1);
     push(

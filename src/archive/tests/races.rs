@@ -4,7 +4,7 @@ use super::*;
 
 /// R6: the list of batches is made under the lock, from the newest state.
 #[test]
-fn twenty_writers_all_land() {
+fn r6_twenty_writers_all_land() {
     let sandbox = Sandbox::new();
     let path = sandbox.archive(0);
     std::thread::scope(|scope| {
