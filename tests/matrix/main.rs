@@ -10,6 +10,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod bundles;
 mod clone;
 mod depth;
 mod fetch;
