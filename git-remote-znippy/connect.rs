@@ -1,8 +1,10 @@
 //! `connect git-upload-pack`: git talks to a server for what it does not do itself with `list` and `fetch`.
 //!
 //! With `fetch`, packs go into the client's store as they are. With a server, git writes down itself where a history is cut
-//! (`.git/shallow`) and what was left out (`.promisor`), learns the name of a branch that is not born yet, and need not see
-//! the references to get an object that it knows by name. So the server is for these, and `fetch` for all else.
+//! (`.git/shallow`), learns the name of a branch that is not born yet, and need not see the references to get an object
+//! that it knows by name. So the server is for these, and `fetch` for all else. A new partial clone is no reason for a
+//! server, unless its filter depends on what is in the repository, or git is to check what it gets: to index the pack takes
+//! git most of the time, and one file beside it says what it is.
 
 use std::io::{Read, Write};
 
@@ -10,6 +12,7 @@ use anyhow::Result;
 use bstr::{BStr, ByteSlice};
 use znippy::{
     archive::Snapshot,
+    pack::filter::Filter,
     refs::Target,
     wire::{
         Version, WireError,
@@ -20,6 +23,7 @@ use znippy::{
 use crate::{
     client::Client,
     config::{Config, Pending},
+    install::strictness,
     options::Options,
     remote::Remote,
     ui::GitWentAway,
@@ -32,8 +36,23 @@ pub const UPLOAD_PACK: &str = "git-upload-pack";
 ///
 /// # Errors
 /// Fails where the archive cannot be read.
-pub fn is_better(options: &Options, snapshot: &Snapshot) -> Result<bool> {
-    Ok(options.is_partial() || client_is_partial() || head_is_unborn(snapshot)?)
+pub fn is_better(options: &Options, filter: Option<&Filter>, snapshot: &Snapshot) -> Result<bool> {
+    Ok(options.is_cut() || filter.is_none() || client_is_partial() || head_is_unborn(snapshot)?)
+}
+
+/// Returns what a fetch leaves out, or `None` where a server had better look after that.
+///
+/// # Errors
+/// Fails where the configuration cannot be read or is malformed.
+pub fn own_filter(options: &Options) -> Result<Option<Filter>> {
+    let Some(spec) = &options.filter else {
+        return Ok(Some(Filter::default()));
+    };
+    // What is wrong with it, the server tells.
+    let parsed = Filter::parse(spec.as_bstr(), &mut |_| Err("sparse".into()));
+    let Ok(filter) = parsed else { return Ok(None) };
+    let is_checked = strictness(&Pending::start()?.finish()?, &|_| true)?.is_some();
+    Ok((!is_checked).then_some(filter))
 }
 
 /// Returns whether the client lacks a part of its history or of its objects. A glance at its files: ls-remote pays for it too.

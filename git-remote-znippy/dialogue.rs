@@ -14,6 +14,7 @@ use gix_hash::Kind;
 use znippy::{
     Error,
     archive::{self, Snapshot},
+    pack::filter::Filter,
     refs::Target,
 };
 
@@ -33,10 +34,10 @@ use crate::{
     ui::{self, GitWentAway, Progress},
 };
 
-/// What the helper offers. `connect` is accepted for some fetches and declined for all else.
 /// How often a fetch starts again when another machine replaces the archive.
 const MAX_REOPENS: usize = 3;
 
+/// What the helper offers. `connect` is accepted for some fetches and declined for all else.
 const CAPABILITIES: &[u8] = b"connect\nfetch\npush\noption\ncheck-connectivity\nobject-format\n\n";
 
 /// Serves git for the remote `name` at `address` until it is done.
@@ -50,6 +51,7 @@ pub fn run(name: BString, address: Option<BString>) -> Result<()> {
         remote: Remote::find(name, address)?,
         options: Options::default(),
         opened: None,
+        filter: None,
         listed: None,
         keeps: Vec::new(),
         input,
@@ -68,6 +70,8 @@ struct Session<R, W> {
     options: Options,
     /// What was opened to answer `connect`, for what follows.
     opened: Option<Snapshot>,
+    /// What a fetch leaves out, if `connect` was declined for a fetch that leaves something out.
+    filter: Option<Filter>,
     /// What the last `list` read, for the batches that follow.
     listed: Option<Listed>,
     /// `.keep` files that git has been told of. It deletes them itself; where it could not, their guards do.
@@ -187,16 +191,19 @@ impl<R: BufRead, W: Write> Session<R, W> {
 
     /// Lets git talk to a server where that is better, and returns whether it goes on with commands.
     fn connect(&mut self, service: &BStr) -> Result<bool> {
-        if connect::is_served(service) {
+        // Once declined, it stays so: meanwhile git has noted that the new clone is a partial one.
+        if connect::is_served(service) && self.filter.is_none() {
             if self.opened.is_none() {
                 // Why it cannot be opened is told when it is listed.
                 self.opened = self.remote.open(self.options.voice).ok();
             }
-            if let Some(snapshot) = &self.opened
-                && connect::is_better(&self.options, snapshot)?
-            {
-                connect::serve(&self.remote, &self.options, snapshot, &mut self.input, &mut self.output)?;
-                return Ok(false);
+            if let Some(snapshot) = &self.opened {
+                let filter = connect::own_filter(&self.options)?;
+                if connect::is_better(&self.options, filter.as_ref(), snapshot)? {
+                    connect::serve(&self.remote, &self.options, snapshot, &mut self.input, &mut self.output)?;
+                    return Ok(false);
+                }
+                self.filter = filter.filter(|_| self.options.filter.is_some());
             }
         }
         self.reply(b"fallback\n")?;
@@ -245,7 +252,8 @@ impl<R: BufRead, W: Write> Session<R, W> {
     /// git asks for a server before it lists or fetches. One that does not cannot say how its history is to be cut, and would
     /// go on and make a full clone.
     fn refuse_partial(&self) -> Result<()> {
-        match self.options.is_partial() {
+        let is_unknown = self.options.filter.is_some() && self.filter.is_none();
+        match self.options.is_cut() || is_unknown {
             true => bail!(
                 "this git cannot fetch a part of a history through a remote helper; leave --depth and --filter out"
             ),
@@ -254,7 +262,6 @@ impl<R: BufRead, W: Write> Session<R, W> {
     }
 
     fn list(&mut self) -> Result<()> {
-        self.refuse_partial()?;
         if self.remote.is_relative() {
             let config = config::Pending::start()?.finish()?;
             if !self.remote.is_being_cloned(&config) {
@@ -265,6 +272,7 @@ impl<R: BufRead, W: Write> Session<R, W> {
             Some(snapshot) => snapshot.clone(),
             None => self.remote.open(self.options.voice)?,
         };
+        self.refuse_partial()?;
         self.write(&listing::object_format_line(snapshot.object_format()))?;
         listing::list_refs(&snapshot, &mut self.output)?;
         self.listed = Some(Listed {
@@ -360,6 +368,7 @@ impl<R: BufRead, W: Write> Session<R, W> {
                 config: &config,
                 client: &client,
                 snapshot: &snapshot,
+                filter: self.filter.as_ref(),
             };
             match fetch.run(batch, tips.clone()) {
                 // R26: what is wanted is mostly there in the new file too.

@@ -1,9 +1,6 @@
 //! A batch of `fetch` lines: decide what to send, write it into the client's store.
 
-use std::{
-    collections::{HashMap, HashSet},
-    path::PathBuf,
-};
+use std::{collections::HashSet, path::PathBuf};
 
 use anyhow::{Context, Result, bail};
 use bstr::{BStr, BString, ByteSlice};
@@ -11,12 +8,10 @@ use gix_hash::ObjectId;
 use znippy::{
     archive::Snapshot,
     pack::{
-        EntryTable, Kind, PackStore,
+        EntryTable, PackStore,
         emit::{Naming, copy_verbatim, emit_with},
+        filter::Filter,
         object::ObjectReader,
-        parse,
-        select::{SelectOptions, select},
-        selection::Selection,
     },
     policy::Service,
     refs::{Ref, Target},
@@ -30,6 +25,7 @@ use crate::{
     haves::haves,
     install::{Indexing, Staged, Sync, is_known_check, strictness},
     options::Options,
+    plan::Plan,
     remote::Remote,
     ui::{self, Progress},
 };
@@ -41,6 +37,8 @@ pub struct Fetch<'a> {
     pub config: &'a Config,
     pub client: &'a Client,
     pub snapshot: &'a Snapshot,
+    /// What to leave out of a new partial clone.
+    pub filter: Option<&'a Filter>,
 }
 
 /// What a fetch brought.
@@ -57,14 +55,6 @@ struct Brought {
     keep: Option<(PathBuf, Guard)>,
     /// Its objects bear their names, and everything they refer to that the client lacked is in it.
     complete: bool,
-}
-
-/// What to send.
-enum Plan {
-    Nothing,
-    /// The only pack, as it is.
-    Verbatim,
-    Objects(Selection),
 }
 
 impl Fetch<'_> {
@@ -85,23 +75,19 @@ impl Fetch<'_> {
             }
         }
         let reader = ObjectReader::new(self.snapshot);
-        let shallow = self.client.shallow_commits();
         let progress = Progress::new(self.options.voice, "Comparing histories", false);
-        let haves = haves(self.snapshot, &reader, &wants, tips, !shallow.is_empty())?;
+        let haves = haves(self.snapshot, &reader, &wants, tips, self.client.is_shallow())?;
         drop(progress);
-        let options = SelectOptions {
-            parentless: shallow,
-            ..Default::default()
-        };
-        let plan = self.plan(&reader, &refs, &shown, &wants, &haves, options)?;
-        let Brought { keep, complete } = self.bring(&reader, plan)?;
+        let plan = self.plan(&reader, &refs, &shown, &wants, &haves)?;
+        let promises = self.filter.map(|_| promises(lines));
+        let Brought { keep, complete } = self.bring(&reader, plan, promises.as_deref())?;
         // Git then takes our word for it. So it is said only of a pack that needs nothing else, with objects that bear their
         // names: proven when they were pushed to an archive that nobody else can have changed, or hashed just now.
         let connected = self.options.check_connectivity && keep.is_some() && haves.is_empty() && complete;
         Ok(Fetched { keep, connected })
     }
 
-    fn bring(&self, reader: &ObjectReader<'_>, plan: Plan) -> Result<Brought> {
+    fn bring(&self, reader: &ObjectReader<'_>, plan: Plan, promises: Option<&[u8]>) -> Result<Brought> {
         let voice = self.options.voice;
         match plan {
             Plan::Nothing => Ok(Brought::default()),
@@ -113,7 +99,7 @@ impl Fetch<'_> {
                 })?;
                 drop(progress);
                 let table = self.snapshot.entries(0)?;
-                self.install(staged, &self.snapshot.pack_id(0), &table)
+                self.install(staged, &self.snapshot.pack_id(0), &table, promises)
             }
             Plan::Objects(selection) => {
                 let mut staged = Staged::create(self.client)?;
@@ -126,50 +112,18 @@ impl Fetch<'_> {
                     &mut |done, total| progress.update(done, total),
                 )?;
                 drop((progress, selection));
-                self.install(staged, &receipt.pack_id, &receipt.entries)
+                self.install(staged, &receipt.pack_id, &receipt.entries, promises)
             }
         }
     }
 
-    fn plan(
+    fn install(
         &self,
-        reader: &ObjectReader<'_>,
-        refs: &[Ref],
-        shown: &HashSet<ObjectId>,
-        wants: &[ObjectId],
-        haves: &[ObjectId],
-        options: SelectOptions<'_>,
-    ) -> Result<Plan> {
-        // Objects that no shown reference reaches are sent only to who asks for them by name.
-        let may_copy = !self.snapshot.has_unreachable() && !self.snapshot.policy().hides_any(Service::UploadPack);
-        if haves.is_empty() && may_copy {
-            let wanted: HashSet<&ObjectId> = wants.iter().collect();
-            if shown.iter().all(|value| wanted.contains(value)) {
-                match (self.snapshot.packs(), self.snapshot.lost()?) {
-                    (1, []) => return Ok(Plan::Verbatim),
-                    (_, []) => return Ok(Plan::Objects(Selection::all(self.snapshot)?)),
-                    // What is wanted may be outside of the damage.
-                    _ => {}
-                }
-            }
-        }
-        let mut progress = Progress::new(self.options.voice, "Counting objects", false);
-        let options = SelectOptions {
-            progress: Some(&mut |done| progress.update(done, 0)),
-            ..options
-        };
-        let mut selection = select(reader, wants, haves, options)?;
-        if self.options.follow_tags {
-            add_following_tags(reader, refs, &mut selection)?;
-        }
-        Ok(if selection.is_empty() {
-            Plan::Nothing
-        } else {
-            Plan::Objects(selection)
-        })
-    }
-
-    fn install(&self, mut staged: Staged, id: &ObjectId, table: &EntryTable) -> Result<Brought> {
+        mut staged: Staged,
+        id: &ObjectId,
+        table: &EntryTable,
+        promises: Option<&[u8]>,
+    ) -> Result<Brought> {
         let voice = self.options.voice;
         let (indexing, complete) = match strictness(self.config, &|name| is_known_check(name, voice))? {
             Some(levels) => (Indexing::Strict(levels), false),
@@ -182,6 +136,7 @@ impl Fetch<'_> {
                 }
             },
         };
+        staged.promise(promises);
         let keep = staged.finish(id, &indexing, Sync::from_config(self.config), voice)?;
         Ok(Brought { keep, complete })
     }
@@ -216,41 +171,6 @@ impl Fetch<'_> {
     }
 }
 
-/// Adds the annotated tags of what is selected, as git's own servers do with `include-tag`.
-fn add_following_tags(reader: &ObjectReader<'_>, refs: &[Ref], selection: &mut Selection) -> Result<()> {
-    let mut tags: HashMap<ObjectId, Vec<ObjectId>> = HashMap::new();
-    for reference in refs.iter().filter(|each| each.name.starts_with(b"refs/tags/")) {
-        if let Target::Object {
-            oid,
-            peeled: Some(peeled),
-        } = reference.target
-        {
-            tags.entry(peeled).or_default().push(oid);
-        }
-    }
-    if tags.is_empty() {
-        return Ok(());
-    }
-    let mut following: Vec<ObjectId> = selection.oids().filter_map(|oid| tags.remove(&oid)).flatten().collect();
-    let is_tag = |&index: &usize| selection.kind(index) == Some(Kind::Tag);
-    let mut selected: HashSet<ObjectId> = (0..selection.len())
-        .filter(is_tag)
-        .map(|index| selection.oid(index).to_owned())
-        .collect();
-    // A tag may name another tag, which then follows too.
-    while let Some(tag) = following.pop() {
-        let Some(at) = reader.store().lookup(&tag)? else {
-            continue;
-        };
-        let object = reader.read_at(at)?;
-        if object.kind == Kind::Tag && selected.insert(tag) {
-            selection.push(&tag, Some(Kind::Tag), at);
-            following.extend(parse::tag(&object.data, reader.store().object_format()).map(|(target, _)| target));
-        }
-    }
-    Ok(())
-}
-
 /// Returns the object a reference holds by itself.
 fn value(reference: &Ref) -> Option<ObjectId> {
     match &reference.target {
@@ -268,6 +188,14 @@ fn wants(lines: &[BString]) -> Result<Vec<ObjectId>> {
     wants.sort_unstable();
     wants.dedup();
     Ok(wants)
+}
+
+/// Returns what git notes beside a pack that is not complete: the references that were fetched with it.
+fn promises(lines: &[BString]) -> Vec<u8> {
+    lines
+        .iter()
+        .flat_map(|line| [line.as_slice(), b"\n"].concat())
+        .collect()
 }
 
 /// `<oid> <name>`.

@@ -82,6 +82,8 @@ pub struct Staged {
     path: PathBuf,
     guard: Guard,
     file: BufWriter<File>,
+    /// What its `.promisor` file says.
+    promises: Option<Vec<u8>>,
 }
 
 impl Staged {
@@ -95,7 +97,13 @@ impl Staged {
             path,
             guard,
             file: BufWriter::with_capacity(1 << 18, file),
+            promises: None,
         })
+    }
+
+    /// Notes that what the pack refers to may be missing, because the remote has it: with `promises` in its `.promisor` file.
+    pub fn promise(&mut self, promises: Option<&[u8]>) {
+        self.promises = promises.map(<[u8]>::to_vec);
     }
 
     /// Returns where to write the pack, header and trailer included.
@@ -144,6 +152,7 @@ impl Staged {
             path,
             guard,
             file,
+            promises,
         } = self;
         let file = file
             .into_inner()
@@ -174,10 +183,14 @@ impl Staged {
         })?;
         drop(progress);
         let keep = keep(&name("keep"))?;
+        let promisor = promises.map(|promises| lay(&name("promisor"), &promises)).transpose()?;
         for (guard, name) in [(guard, name("pack")), (reverse, name("rev")), (index, name("idx"))] {
             guard
                 .rename(&name)
                 .with_context(|| format!("cannot rename to {}", name.display()))?;
+        }
+        if let Some(guard) = promisor.flatten() {
+            guard.release();
         }
         Ok(keep)
     }
@@ -189,12 +202,18 @@ fn written(path: &Path) -> String {
 
 /// Lays a `.keep` file, unless there is one.
 fn keep(path: &Path) -> Result<Option<(PathBuf, Guard)>> {
+    let text = format!("git-remote-znippy {}\n", std::process::id());
+    Ok(lay(path, text.as_bytes())?.map(|guard| (path.to_owned(), guard)))
+}
+
+/// Lays a file that says something about a pack, unless there is one.
+fn lay(path: &Path, text: &[u8]) -> Result<Option<Guard>> {
     let create = |path: &Path| {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-        writeln!(file, "git-remote-znippy {}", std::process::id())
+        file.write_all(text)
     };
     match Guard::file(path, create) {
-        Ok((guard, ())) => Ok(Some((path.to_owned(), guard))),
+        Ok((guard, ())) => Ok(Some(guard)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
         Err(error) => Err(error).with_context(|| written(path)),
     }

@@ -18,6 +18,7 @@ mod judge;
 mod listing;
 mod objects;
 mod options;
+mod plan;
 mod prove;
 mod push;
 mod reach;

@@ -1,6 +1,6 @@
 //! The options git sets before it asks for something.
 //!
-//! An option by which a fetch brings less than everything is only noted: git itself tells the server what it means
+//! An option by which a fetch brings less than all history is only noted: git itself tells the server what it means
 //! ([`crate::connect`]). The reply decides nothing, `git clone` goes on whatever it is.
 
 use std::collections::HashMap;
@@ -38,10 +38,11 @@ pub struct Options {
     /// Values expected by `--force-with-lease`, by reference name; the null id means that it must not exist.
     pub leases: HashMap<BString, ObjectId>,
     pub push_options: Vec<BString>,
+    /// Which objects a partial clone leaves out.
+    pub filter: Option<BString>,
     depth: bool,
     deepen_since: bool,
     deepen_not: bool,
-    filter: bool,
 }
 
 impl Default for Options {
@@ -59,10 +60,10 @@ impl Default for Options {
             atomic: false,
             leases: HashMap::new(),
             push_options: Vec::new(),
+            filter: None,
             depth: false,
             deepen_since: false,
             deepen_not: false,
-            filter: false,
         }
     }
 }
@@ -91,7 +92,7 @@ impl Options {
             b"depth" => self.depth = value != "0" && !value.is_empty(),
             b"deepen-since" => self.deepen_since = !value.is_empty(),
             b"deepen-not" => self.deepen_not = true,
-            b"filter" => self.filter = !value.is_empty(),
+            b"filter" => self.filter = Some(value).filter(|spec| !spec.is_empty()),
             b"cas" => return self.set_lease(value.as_bstr()),
             b"push-option" => self.push_options.push(value),
             b"pushcert" if value == "true" => {
@@ -119,9 +120,9 @@ impl Options {
         }
     }
 
-    /// Returns whether less than all history or all objects are asked for, or more of what was left out before.
-    pub fn is_partial(&self) -> bool {
-        self.depth || self.deepen_since || self.deepen_not || self.filter
+    /// Returns whether less than all history is asked for, or more of what was left out before.
+    pub fn is_cut(&self) -> bool {
+        self.depth || self.deepen_since || self.deepen_not
     }
 }
 
@@ -190,22 +191,24 @@ mod tests {
     }
 
     #[test]
-    fn what_is_partial_and_a_depth_of_zero_is_not() {
+    fn what_cuts_a_history_and_a_depth_of_zero_does_not() {
         for line in [
             "depth 1",
             "depth 2147483647",
             "deepen-since 2 days ago",
             "deepen-not v1",
-            "filter blob:none",
         ] {
             let mut options = Options::default();
-            assert!(!options.is_partial());
+            assert!(!options.is_cut());
             set(&mut options, line);
-            assert!(options.is_partial(), "{line}");
+            assert!(options.is_cut(), "{line}");
         }
         let mut options = Options::default();
         set(&mut options, "depth 3");
         set(&mut options, "depth 0");
-        assert!(!options.is_partial());
+        assert!(!options.is_cut());
+        set(&mut options, "filter blob:none");
+        assert!(!options.is_cut());
+        assert_eq!(options.filter, Some("blob:none".into()));
     }
 }

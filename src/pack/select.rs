@@ -6,6 +6,7 @@
 //! may be sent again, as git does; nothing that the receiver needs is left out.
 
 mod commits;
+mod everything;
 mod paths;
 mod trees;
 
@@ -13,6 +14,7 @@ use std::collections::HashSet;
 
 use gix_hash::{ObjectId, oid};
 
+pub use self::everything::everything;
 use self::{commits::Commits, trees::Trees};
 use super::{Kind, filter::Filter, graph::malformed, object::ObjectReader, parse, selection::Selection};
 use crate::error::Result;

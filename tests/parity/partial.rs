@@ -1,6 +1,8 @@
 //! Partial clones: filters, and objects that come when they are needed.
 
-use crate::common::{Parity, Side};
+use std::{fs, os::unix::fs::PermissionsExt};
+
+use crate::common::{Parity, Sandbox, Side, subject_is_file};
 
 /// What a repository holds, and what it knows of but does not hold.
 const LOOK: &str = "git cat-file --batch-all-objects --batch-check && \
@@ -60,6 +62,63 @@ fn clone_with_every_filter() {
              ! git clone --filter=sparse:oid=main:nothing-here $URL missing"
         ),
     );
+}
+
+#[test]
+fn a_mirror_has_what_tags_name_whatever_the_filter_says() {
+    const LOOK_BARE: &str = "git cat-file --batch-all-objects --batch-check && git fsck 2>&1 && git for-each-ref";
+    compare(
+        "sha1",
+        &format!(
+            "{HISTORY}
+             work$ git tag -m key key $(echo key | git hash-object -w --stdin)
+             work$ git tag -m key-of-key key-of-key key
+             work$ git tag -m tree tree main^{{tree}}
+             work$ git push -q --mirror $URL
+             $ git clone -q --mirror --filter=blob:none $URL blobless
+             blobless$ {LOOK_BARE}
+             $ git clone -q --mirror --filter=tree:0 $URL treeless
+             treeless$ {LOOK_BARE}
+             $ git clone -q --mirror --filter=object:type=commit $URL commits
+             commits$ {LOOK_BARE}
+             $ git clone -q --mirror --filter=blob:limit=100 $URL small
+             small$ {LOOK_BARE}"
+        ),
+    );
+}
+
+/// The pack goes into the new clone with its index, as in any clone; git indexes it where it is to check it.
+#[test]
+fn a_new_partial_clone_is_indexed_by_git_only_for_checks() {
+    if subject_is_file() {
+        return;
+    }
+    let s = Sandbox::new();
+    s.ok("", "rich work && git -C work push -q --mirror \"znippy::$A/app\"");
+    let clone = |options: &str| {
+        let line = format!("rm -rf copy && GIT_TRACE=1 git {options} \"znippy::$A/app\" copy");
+        s.ok("", &line).stderr
+    };
+    let traced = clone("clone -q --no-checkout --filter=blob:none");
+    assert!(!traced.contains("index-pack"), "{traced}");
+    let promised = s.ok("copy", "cat .git/objects/pack/*.promisor");
+    for line in s.ok("copy", "git ls-remote origin 'refs/heads/*'").text().lines() {
+        assert!(promised.text().contains(&line.replace('\t', " ")), "{line}");
+    }
+    s.ok("copy", "git checkout -q main && git fsck --full");
+    for options in [
+        "-c transfer.fsckObjects=true clone -q --filter=blob:none",
+        "clone -q --filter=blob:none --depth=2",
+        "clone -q --filter=sparse:oid=main:one.txt",
+    ] {
+        let traced = clone(options);
+        assert!(traced.contains("index-pack"), "{options}: {traced}");
+        s.ok("copy", "git fsck --full");
+    }
+    // Where others may write, nothing is believed.
+    fs::set_permissions(s.path("app.znippy"), fs::Permissions::from_mode(0o664)).unwrap();
+    let traced = clone("clone -v --no-checkout --filter=blob:none");
+    assert!(traced.contains("every object is checked"), "{traced}");
 }
 
 #[test]

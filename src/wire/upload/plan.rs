@@ -13,7 +13,7 @@ use crate::{
         filter::Filter,
         graph::{peel, read_commit},
         parse::tree_entry,
-        select::{SelectOptions, select},
+        select::{SelectOptions, everything, select},
         selection::Selection,
     },
     wire::{WireError, WireResult},
@@ -82,21 +82,10 @@ impl View<'_> {
         if !self.shown()?.iter().all(|each| wanted.contains(&each.oid)) {
             return Ok(None);
         }
-        if filter.is_everything() {
-            return Ok(Some(match self.snapshot.packs() {
-                1 => Plan::Verbatim,
-                _ => Plan::Objects(Selection::all(self.snapshot)?),
-            }));
+        if filter.is_everything() && self.snapshot.packs() == 1 {
+            return Ok(Some(Plan::Verbatim));
         }
-        if !filter.is_by_object() || filter.blobs_below().is_some_and(|limit| limit > 0) {
-            return Ok(None);
-        }
-        let mut all = Selection::all(self.snapshot)?;
-        if (0..all.len()).any(|index| all.kind(index).is_none()) {
-            return Ok(None);
-        }
-        all.retain(|id, kind| kind.is_some_and(|kind| filter.allows(kind)) || wanted.contains(&id.to_owned()));
-        Ok(Some(Plan::Objects(all)))
+        Ok(everything(&self.reader, filter, wants)?.map(Plan::Objects))
     }
 
     /// Returns the filter of a request.
