@@ -90,7 +90,7 @@ pub fn is_ancestor(reader: &ObjectReader<'_>, old: &oid, new: &oid, bound: Optio
 }
 
 /// Returns a commit's place in the graph: as the store knows it, else as the commit says.
-fn node(reader: &ObjectReader<'_>, id: &oid) -> Result<CommitNode> {
+pub(super) fn node(reader: &ObjectReader<'_>, id: &oid) -> Result<CommitNode> {
     if let Some(node) = reader.store().commit_node(id)? {
         return Ok(node);
     }

@@ -17,6 +17,7 @@ pub mod incoming;
 pub mod object;
 pub(crate) mod oid_table;
 pub mod parse;
+pub mod reach;
 mod recent;
 pub mod resolve;
 pub mod select;

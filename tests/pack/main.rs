@@ -5,6 +5,7 @@ mod gitoxide;
 mod idx;
 mod incoming;
 mod object;
+mod reach;
 mod repo;
 mod resolve;
 mod send;

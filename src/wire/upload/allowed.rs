@@ -7,10 +7,7 @@ use gix_hash::ObjectId;
 use super::View;
 use crate::{
     error::Result,
-    pack::{
-        Kind, PackStore,
-        select::{SelectOptions, commits_between, select},
-    },
+    pack::{Kind, PackStore, reach::Search},
     wire::{WireError, WireResult},
 };
 
@@ -36,66 +33,36 @@ impl View<'_> {
         if self.everything_is_allowed() {
             return Ok(allowed);
         }
-        let shown = self.shown_values()?;
-        let mut left: Vec<usize> = (0..ids.len())
-            .filter(|&index| allowed[index] && !shown.contains(&ids[index]))
-            .collect();
-        // Commits are found by a walk over commits. The rest needs one over everything: it is made only for who asks for it.
-        for everything in [false, true] {
-            if left.is_empty() {
-                break;
-            }
-            if !everything && !self.any_commit(&left, ids)? {
-                continue;
-            }
-            let reached = self.reached(&shown, everything)?;
-            left.retain(|&index| !reached.contains(&ids[index]));
-            if !everything {
-                for &index in &left {
-                    let is_commit = matches!(self.reader.header(&ids[index])?, Some((Kind::Commit, _)));
-                    allowed[index] &= !is_commit;
-                }
-                left.retain(|&index| allowed[index]);
+        let mut left = HashSet::new();
+        for (id, stored) in ids.iter().zip(&allowed) {
+            if *stored {
+                left.insert(*id);
             }
         }
-        for index in left {
-            allowed[index] = false;
+        let first = left.iter().next().copied();
+        let mut search = Search::new(&self.reader, left);
+        // A partial clone that completes its checkout wants trees and blobs: for that, the other references are not even listed.
+        if let Some(first) = first
+            && let Some((Kind::Tree | Kind::Blob, _)) = self.reader.header(&first)?
+            && !self.is_hidden("HEAD".into())
+            && let Some((oid, _)) = self.follow("HEAD".into())?
+        {
+            search.checkout(&oid)?;
+        }
+        if !search.is_done() {
+            let shown = self.shown()?;
+            for each in &shown {
+                search.found(&each.oid);
+                each.peeled.iter().for_each(|peeled| search.found(peeled));
+            }
+            if !search.is_done() {
+                search.all(shown.into_iter().map(|each| each.oid))?;
+            }
+        }
+        let left = search.left();
+        for (id, allowed) in ids.iter().zip(&mut allowed) {
+            *allowed &= !left.contains(id);
         }
         Ok(allowed)
-    }
-
-    /// Returns the objects that shown references hold, and what their tags point at.
-    pub(super) fn shown_values(&self) -> Result<HashSet<ObjectId>> {
-        let mut values = HashSet::new();
-        for each in self.shown()? {
-            values.insert(each.oid);
-            values.extend(each.peeled);
-        }
-        Ok(values)
-    }
-
-    fn any_commit(&self, of: &[usize], ids: &[ObjectId]) -> Result<bool> {
-        for &index in of {
-            if let Some((Kind::Commit, _)) = self.reader.header(&ids[index])? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// Returns what `shown` reach: commits only, or everything.
-    fn reached(&self, shown: &HashSet<ObjectId>, everything: bool) -> Result<HashSet<ObjectId>> {
-        if everything {
-            let wants: Vec<ObjectId> = shown.iter().copied().collect();
-            let selection = select(&self.reader, &wants, &[], SelectOptions::default())?;
-            return Ok(selection.oids().collect());
-        }
-        let mut commits = Vec::new();
-        for id in shown {
-            if let Some((Kind::Commit, _)) = self.reader.header(id)? {
-                commits.push(*id);
-            }
-        }
-        Ok(commits_between(&self.reader, &commits, &[])?.into_iter().collect())
     }
 }

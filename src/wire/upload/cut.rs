@@ -11,8 +11,7 @@ use super::{
 use crate::{
     pack::{
         Kind,
-        graph::{peel, read_commit},
-        select::commits_between,
+        graph::read_commit,
         shallow::{self, Cut},
     },
     wire::{WireError, WireResult},
@@ -108,16 +107,8 @@ impl View<'_> {
         if self.everything_is_allowed() {
             return Ok(commits.to_vec());
         }
-        let mut tips = Vec::new();
-        for each in self.shown()? {
-            let (kind, peeled) = peel(&self.reader, &each.oid)?;
-            match peeled {
-                None if kind == Kind::Commit => tips.push(each.oid),
-                Some(id) if matches!(self.reader.header(&id)?, Some((Kind::Commit, _))) => tips.push(id),
-                _ => {}
-            }
-        }
-        let reached: HashSet<ObjectId> = commits_between(&self.reader, &tips, &[])?.into_iter().collect();
-        Ok(commits.iter().filter(|id| reached.contains(*id)).copied().collect())
+        let allowed = self.allowed_of(commits)?;
+        let pairs = commits.iter().zip(allowed);
+        Ok(pairs.filter(|(_, allowed)| *allowed).map(|(id, _)| *id).collect())
     }
 }

@@ -1,0 +1,166 @@
+//! Whether references reach some objects, without a list of all that they reach.
+
+use std::collections::{BinaryHeap, HashSet};
+
+use gix_hash::{ObjectId, oid};
+
+use super::{
+    CommitNode, Kind,
+    graph::{malformed, node, read_commit},
+    object::ObjectReader,
+    oid_table::OidTable,
+    parse::{self, EntryMode},
+};
+use crate::error::Result;
+
+/// A search for objects. What is found is struck off; a search ends when nothing is left.
+///
+/// Each commit and each tree is looked at once in all calls together.
+pub struct Search<'a, 's> {
+    reader: &'a ObjectReader<'s>,
+    wanted: HashSet<ObjectId>,
+    /// Trees and tags that were looked at.
+    seen: OidTable,
+}
+
+impl<'a, 's> Search<'a, 's> {
+    /// Starts a search for `wanted`, which must be stored.
+    pub fn new(reader: &'a ObjectReader<'s>, wanted: HashSet<ObjectId>) -> Self {
+        Search {
+            reader,
+            wanted,
+            seen: OidTable::new(reader.store().object_format().len_in_bytes()),
+        }
+    }
+
+    /// Strikes off what is known to be reached.
+    pub fn found(&mut self, id: &ObjectId) {
+        self.wanted.remove(id);
+    }
+
+    /// Returns whether everything was found.
+    pub fn is_done(&self) -> bool {
+        self.wanted.is_empty()
+    }
+
+    /// Returns what was not found.
+    pub fn left(self) -> HashSet<ObjectId> {
+        self.wanted
+    }
+
+    /// Looks at the tree of the commit `id`, or of this name: what a checkout needs.
+    ///
+    /// # Errors
+    /// Fails where an object on the way is missing or malformed.
+    pub fn checkout(&mut self, id: &oid) -> Result<()> {
+        match self.reader.header(id)? {
+            Some((Kind::Commit, _)) => {
+                let tree = read_commit(self.reader, id)?.tree;
+                self.tree(tree)
+            }
+            Some((Kind::Tree, _)) => self.tree(id.to_owned()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Looks at everything that `tips` reach, newest commits first, until nothing is left to be found.
+    ///
+    /// Where no tree or blob is wanted, only commits are read, and where the store knows the graph none that cannot be above a
+    /// wanted one.
+    ///
+    /// # Errors
+    /// Fails where an object on the way is missing or malformed.
+    pub fn all(&mut self, tips: impl IntoIterator<Item = ObjectId>) -> Result<()> {
+        let (contents, lowest) = self.what_is_wanted()?;
+        let mut met = OidTable::new(self.reader.store().object_format().len_in_bytes());
+        let mut queue = BinaryHeap::new();
+        for tip in tips {
+            self.tip(tip, &mut met, &mut queue)?;
+        }
+        while !self.is_done()
+            && let Some((_, number)) = queue.pop()
+        {
+            let id = met.id(number).to_owned();
+            let CommitNode {
+                parents, generation, ..
+            } = node(self.reader, &id)?;
+            if contents {
+                self.checkout(&id)?;
+            } else if generation.zip(lowest).is_some_and(|(its, lowest)| its <= lowest) {
+                continue;
+            }
+            for parent in parents {
+                self.meet(parent, &mut met, &mut queue)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at the value of a reference: a tag leads to what it names.
+    fn tip(&mut self, mut id: ObjectId, met: &mut OidTable, queue: &mut BinaryHeap<(i64, u32)>) -> Result<()> {
+        loop {
+            self.wanted.remove(&id);
+            match self.reader.header(&id)? {
+                Some((Kind::Tag, _)) => {
+                    if !self.seen.insert(id.as_slice()).1 {
+                        return Ok(());
+                    }
+                    let object = self.reader.require(&id)?;
+                    let tag = parse::tag(&object.data, self.reader.store().object_format());
+                    id = tag.map_err(|why| malformed(&id, why))?.0;
+                }
+                Some((Kind::Commit, _)) => return self.meet(id, met, queue),
+                Some((Kind::Tree, _)) => return self.tree(id),
+                Some((Kind::Blob, _)) | None => return Ok(()),
+            }
+        }
+    }
+
+    fn meet(&mut self, id: ObjectId, met: &mut OidTable, queue: &mut BinaryHeap<(i64, u32)>) -> Result<()> {
+        if let (number, true) = met.insert(id.as_slice()) {
+            self.wanted.remove(&id);
+            queue.push((node(self.reader, &id)?.time, number));
+        }
+        Ok(())
+    }
+
+    /// Returns whether trees or blobs are wanted, and the least generation of the wanted commits, where it is known of all.
+    fn what_is_wanted(&self) -> Result<(bool, Option<u32>)> {
+        let (mut contents, mut generations) = (false, vec![]);
+        for id in &self.wanted {
+            match self.reader.header(id)? {
+                Some((Kind::Commit, _)) => generations.push(node(self.reader, id)?.generation),
+                Some((Kind::Tree | Kind::Blob, _)) => contents = true,
+                _ => {}
+            }
+        }
+        // One that is not known comes first. Where no commit is wanted, none needs to be looked at.
+        Ok((contents, generations.into_iter().min().unwrap_or(Some(u32::MAX))))
+    }
+
+    fn tree(&mut self, root: ObjectId) -> Result<()> {
+        let width = self.reader.store().object_format().len_in_bytes();
+        let mut left = vec![root];
+        while let Some(id) = left.pop() {
+            if !self.seen.insert(id.as_slice()).1 {
+                continue;
+            }
+            self.wanted.remove(&id);
+            if self.is_done() {
+                break;
+            }
+            let object = self.reader.require(&id)?;
+            let mut rest = &object.data[..];
+            while let Some((entry, after)) = parse::tree_entry(rest, width).map_err(|why| malformed(&id, why))? {
+                rest = after;
+                let child = ObjectId::from_bytes_or_panic(entry.id);
+                match entry.mode {
+                    EntryMode::Tree => left.push(child),
+                    EntryMode::Blob => drop(self.wanted.remove(&child)),
+                    EntryMode::Submodule => {}
+                }
+            }
+        }
+        Ok(())
+    }
+}
