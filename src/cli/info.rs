@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use indicatif::HumanBytes;
 use serde::Serialize;
-use znippy::archive::Info;
+use znippy::{archive::Info, policy::Policy};
 
 use super::{Done, each::each, escape, exit::Exit, open, output::Output};
 
-/// Show what archives hold: format, identity, refs, packs, objects, bytes
+/// Show what archives hold: format, identity, refs, packs, objects, bytes, settings
 ///
 /// Reads the references and the newest figures of each archive, not its objects, takes no lock and writes nothing. An archive that cannot be read does not stop the others; the exit code is that of the worst.
 #[derive(clap::Args)]
@@ -19,7 +19,7 @@ Examples:
   znippy info --json /mnt/nas/*.znippy | jq -r 'select(.error) | .path'      the broken ones
 
 JSON keys: path, format_version, object_format, uuid, generation, sequence, commit_id, head (null if none), refs,
-packs, objects, unresolved_objects, unproven_packs, damaged_objects, file_bytes, pack_bytes, index_bytes, dead_bytes, warnings (a list of texts).
+packs, objects, unresolved_objects, unproven_packs, damaged_objects, file_bytes, pack_bytes, index_bytes, dead_bytes, settings (a list of {key, value}), warnings (a list of texts).
 For an archive that cannot be read: path, error, exit_code.")]
 pub struct Args {
     /// One JSON object a line for each archive
@@ -52,7 +52,15 @@ struct Record<'a> {
     pack_bytes: u64,
     index_bytes: u64,
     dead_bytes: u64,
+    settings: Vec<Setting>,
     warnings: &'a [String],
+}
+
+/// A setting of an archive. A list has several of one key.
+#[derive(Serialize)]
+struct Setting {
+    key: String,
+    value: String,
 }
 
 /// Shows each archive in turn.
@@ -68,27 +76,31 @@ pub fn run(args: &Args, output: &mut Output) -> Done {
             let name = escape::text(path.as_os_str().as_encoded_bytes());
             output.line(format!("{name}\n  cannot be read"))?;
         }
-        let (info, warnings) = read?;
+        let (info, policy, warnings) = read?;
         for warning in &warnings {
             output.warning(&format!("{shown}: {warning}"));
         }
         match args.json {
-            true => output.json(&record(&shown, &info, &warnings))?,
-            false => show(path, &info, output)?,
+            true => output.json(&record(&shown, &info, &policy, &warnings))?,
+            false => show(path, &info, &policy, output)?,
         }
         Ok(Exit::Done)
     })
 }
 
-fn read(path: &Path) -> anyhow::Result<(Info, Vec<String>)> {
+fn read(path: &Path) -> anyhow::Result<(Info, Policy, Vec<String>)> {
     let snapshot = open::quiet_snapshot(path)?;
     let info = snapshot
         .info()
         .with_context(|| format!("cannot count what {} holds", path.display()))?;
-    Ok((info, snapshot.warnings().to_vec()))
+    Ok((info, snapshot.policy(), snapshot.warnings().to_vec()))
 }
 
-fn record<'a>(path: &'a str, info: &'a Info, warnings: &'a [String]) -> Record<'a> {
+fn record<'a>(path: &'a str, info: &'a Info, policy: &Policy, warnings: &'a [String]) -> Record<'a> {
+    let settings = policy.entries().map(|(key, value)| Setting {
+        key: key.to_owned(),
+        value: value.to_string(),
+    });
     Record {
         path,
         format_version: info.format_version,
@@ -108,12 +120,13 @@ fn record<'a>(path: &'a str, info: &'a Info, warnings: &'a [String]) -> Record<'
         pack_bytes: info.pack_bytes,
         index_bytes: info.index_bytes,
         dead_bytes: info.dead_bytes,
+        settings: settings.collect(),
         warnings,
     }
 }
 
 /// Shows one archive to a person.
-fn show(path: &Path, info: &Info, output: &mut Output) -> anyhow::Result<()> {
+fn show(path: &Path, info: &Info, policy: &Policy, output: &mut Output) -> anyhow::Result<()> {
     let bytes = |count: u64| format!("{count} ({})", HumanBytes(count));
     let objects = match info.unresolved_objects {
         0 => info.objects.to_string(),
@@ -151,6 +164,11 @@ fn show(path: &Path, info: &Info, output: &mut Output) -> anyhow::Result<()> {
     output.line(escape::text(path.as_os_str().as_encoded_bytes()))?;
     for (label, value) in lines.into_iter().chain(damaged) {
         output.line(format!("  {label:<12}{value}"))?;
+    }
+    for (number, (key, value)) in policy.entries().enumerate() {
+        let label = if number == 0 { "settings" } else { "" };
+        let (key, value) = (escape::text(key.as_bytes()), escape::text(value));
+        output.line(format!("  {label:<12}{key} = {value}"))?;
     }
     Ok(())
 }

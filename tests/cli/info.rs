@@ -46,13 +46,41 @@ fn figures_are_those_of_git() {
 }
 
 #[test]
+fn settings_are_shown() {
+    let s = fixture("sha1");
+    let of = |s: &crate::common::Sandbox| -> Value {
+        serde_json::from_str(&s.ok("", "znippy info --json app").stdout).unwrap()
+    };
+    assert_eq!(of(&s)["settings"], Value::Array(vec![]));
+    assert!(!s.ok("", "znippy info app").stdout.contains("settings"));
+    s.ok(
+        "",
+        "znippy config app --set receive.denyDeletes true && znippy config app --add transfer.hideRefs refs/a &&
+         znippy config app --add transfer.hideRefs '!refs/a/b'",
+    );
+    let told = s.ok("", "znippy info app").stdout;
+    for line in [
+        "  settings    receive.denyDeletes = true",
+        "              transfer.hideRefs = refs/a",
+        "              transfer.hideRefs = !refs/a/b",
+    ] {
+        assert!(told.lines().any(|each| each == line), "{line}\n{told}");
+    }
+    let json = of(&s);
+    assert_eq!(
+        json["settings"][2],
+        serde_json::json!({"key": "transfer.hideRefs", "value": "!refs/a/b"})
+    );
+}
+
+#[test]
 fn the_keys_are_stable() {
     let s = fixture("sha1");
     let json: Value = serde_json::from_str(&s.ok("", "znippy info --json app").stdout).unwrap();
     let mut keys: Vec<&str> = json.as_object().unwrap().keys().map(String::as_str).collect();
     keys.sort_unstable();
     let expected = "commit_id damaged_objects dead_bytes file_bytes format_version generation head index_bytes object_format objects pack_bytes \
-                    packs path refs sequence unproven_packs unresolved_objects uuid warnings";
+                    packs path refs sequence settings unproven_packs unresolved_objects uuid warnings";
     assert_eq!(keys.join(" "), expected);
     let help = s.ok("", "znippy help info").stdout;
     for key in keys {
