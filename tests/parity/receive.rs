@@ -337,3 +337,37 @@ fn sha256_is_pushed_and_fetched() {
          git -C copy fsck --strict && git archive --remote='ext::znippy %s app' t | tar t",
     );
 }
+
+/// git's own server lets the others through here: it does not count what it refuses for this reason.
+#[test]
+fn an_atomic_push_of_which_one_reference_would_be_cut_changes_nothing() {
+    let s = sandbox();
+    s.ok(
+        "",
+        "git init -q other && cd other && commit x y && cd .. && git clone -q --depth 1 file://$A/other cut && cd cut &&
+         git fetch -q ../work main:more && git config protocol.ext.allow always",
+    );
+    let before = fingerprint(&s.path("app.znippy"));
+    let told = s.fails("cut", "git push --atomic \"ext::znippy %s $A/app\" main:cut more:main");
+    assert!(
+        told.stderr.contains("main -> cut (shallow update not allowed)"),
+        "{}",
+        told.stderr
+    );
+    assert!(
+        told.stderr.contains("more -> main (atomic push failure)"),
+        "{}",
+        told.stderr
+    );
+    assert!(before == fingerprint(&s.path("app.znippy")), "nothing was written");
+    s.fails("cut", "git push \"ext::znippy %s $A/app\" main:cut more:main");
+    let refs = s.ok("", "git ls-remote \"znippy::$A/app\"").stdout;
+    assert!(
+        refs.contains(&format!("{}\trefs/heads/main", id(&s, "main"))) && !refs.contains("cut"),
+        "{refs}"
+    );
+    s.ok(
+        "",
+        "znippy verify app && git clone -q --mirror \"znippy::$A/app\" copy && git -C copy fsck --strict",
+    );
+}

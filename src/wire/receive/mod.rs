@@ -7,6 +7,7 @@
 mod advertise;
 mod commands;
 mod report;
+mod shallow;
 mod store;
 
 use std::{

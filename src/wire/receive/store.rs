@@ -5,7 +5,7 @@ use std::{collections::HashSet, fs::File, io::BufRead, path::Path};
 use bstr::{BStr, BString, ByteSlice};
 use gix_hash::ObjectId;
 
-use super::{Command, Policy, ReceiveOptions, Report, Request, Snapshot, report::Status};
+use super::{Command, Policy, ReceiveOptions, Report, Request, Snapshot, report::Status, shallow::without_cut};
 use crate::{
     Error, Result,
     archive::{self, HeadHint, NewPack, Transaction, prove},
@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// What the spool is called in messages.
-const SPOOL: &str = "the pushed pack";
+pub(super) const SPOOL: &str = "the pushed pack";
 
 /// So many commits are looked at to tell whether an update rewinds: the archive only remembers that it may.
 const REWIND_BOUND: usize = 2000;
@@ -36,11 +36,6 @@ pub(super) fn store(
 ) -> Report {
     match try_store(snapshot, policy, request, input, options) {
         Ok(report) => report,
-        Err(Error::InvalidPack { why, .. }) if !request.shallow.is_empty() && why.contains("is missing") => Report {
-            unpack: None,
-            statuses: vec![Status::No("shallow update not allowed".into()); request.commands.len()],
-            notes: vec![],
-        },
         Err(error) => Report::failed(request, error.to_string()),
     }
 }
@@ -63,10 +58,9 @@ fn try_store(
         false => None,
     };
     let mut statuses: Vec<Option<Status>> = request.commands.iter().map(refuse_early).collect();
-    let new: Vec<ObjectId> = request.commands.iter().filter_map(|command| command.new).collect();
     let mut relies_on = advertised(snapshot, policy)?;
     let pack = match pack {
-        Some(pack) => Some(proven(snapshot, pack, &new, &mut relies_on)?),
+        Some(pack) => proven_or_cut(snapshot, pack, request, &mut statuses, &mut relies_on, spool)?,
         None => None,
     };
     let edits = edits(snapshot, pack.as_ref(), request, &mut statuses)?;
@@ -179,27 +173,50 @@ fn receive(
     DiskPack::with_file(file, path, received.entries, received.id).map(Some)
 }
 
-/// Proves that every object bears its name and that nothing is missing.
-fn proven(
+/// Proves a pack, or of one from a shallow clone that would cut the history of some references, what the others need.
+fn proven_or_cut(
     snapshot: &Snapshot,
     pack: DiskPack,
-    tips: &[ObjectId],
+    request: &Request,
+    statuses: &mut [Option<Status>],
     relies_on: &mut Vec<ObjectId>,
-) -> Result<(DiskPack, NewPack)> {
-    let proven = prove(Some(snapshot), &pack, 0, tips, None, None)?;
+    spool: &dyn Fn() -> std::io::Result<File>,
+) -> Result<Option<(DiskPack, NewPack)>> {
+    let tips = |statuses: &[Option<Status>]| -> Vec<ObjectId> {
+        let commands = request.commands.iter().zip(statuses);
+        commands
+            .filter(|(_, status)| status.is_none())
+            .filter_map(|(command, _)| command.new)
+            .collect()
+    };
+    let new = proven(snapshot, &pack, &tips(statuses), relies_on);
+    if !request.shallow.is_empty() && matches!(&new, Err(Error::InvalidPack { why, .. }) if why.contains("is missing"))
+    {
+        let known = relies_on.clone();
+        let Some(pack) = without_cut(snapshot, &pack, request, &known, statuses, spool)? else {
+            return Ok(None);
+        };
+        let new = proven(snapshot, &pack, &tips(statuses), relies_on)?;
+        return Ok(Some((pack, new)));
+    }
+    Ok(Some((pack, new?)))
+}
+
+/// Proves that every object bears its name and that nothing is missing.
+fn proven(snapshot: &Snapshot, pack: &DiskPack, tips: &[ObjectId], relies_on: &mut Vec<ObjectId>) -> Result<NewPack> {
+    let proven = prove(Some(snapshot), pack, 0, tips, None, None)?;
     relies_on.extend(proven.relies_on);
     let file = pack.file().try_clone().map_err(Error::io(SPOOL, "read"))?;
     let mut entries = pack.table().as_ref().clone();
     (entries.kinds, entries.sizes) = (proven.kinds, proven.sizes);
-    let new = NewPack {
+    Ok(NewPack {
         data: file.into(),
         path: SPOOL.into(),
         id: pack.pack_id(0),
         entries,
         proof: proven.proof,
         commits: proven.commits,
-    };
-    Ok((pack, new))
+    })
 }
 
 /// Judges what needs no object.

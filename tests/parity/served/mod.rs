@@ -29,6 +29,7 @@ pub enum Expect {
 }
 
 /// One scenario.
+#[derive(Clone, Copy)]
 pub struct Row {
     name: &'static str,
     script: &'static str,

@@ -428,6 +428,32 @@ const PUSH: &[Row] = &[
         "unrelated from a shallow clone",
         "git init -q other && cd other && git commit -q --allow-empty -m 1 && git commit -q --allow-empty -m 2 && cd .. && git clone -q --depth 1 file://$PWD/other out && git -C out remote remove origin && cd out && git push $URL HEAD:refs/heads/x",
     ),
+    // One reference would be cut, and the others are not: each is judged by itself.
+    row(
+        "some references of a shallow clone",
+        "git init -q other && cd other && git commit -q --allow-empty -m 1 && git commit -q --allow-empty -m 2 && cd .. && \
+         git clone -q --depth 1 file://$PWD/other out && cd out && git fetch -q $SEED main:m dev:d && git checkout -q -b more m && \
+         seq 7 >n && git add n && git commit -qm n && git push $URL main:cut more:new HEAD~1:refs/heads/old2 d:refs/tags/d",
+    ),
+    row(
+        "some references of a shallow clone, and a deletion",
+        "git init -q other && cd other && git commit -q --allow-empty -m 1 && git commit -q --allow-empty -m 2 && cd .. && \
+         git clone -q --depth 1 file://$PWD/other out && cd out && git fetch -q $SEED main:m && git checkout -q -b more m && \
+         git commit -q --allow-empty -m x && git push $URL :dev main:cut more:main main:refs/tags/cut",
+    ),
+    row(
+        "a merge with a cut history",
+        "git init -q other && cd other && git commit -q --allow-empty -m 1 && git commit -q --allow-empty -m 2 && cd .. && \
+         git clone -q --depth 1 file://$PWD/other out && cd out && git fetch -q $SEED main:m && git checkout -q -b more m && \
+         git commit -q --allow-empty -m x && git branch kept && git merge -q --allow-unrelated-histories -m merged main && \
+         git push $URL more:refs/heads/merged kept:refs/heads/kept",
+    ),
+    row(
+        "a tag of a cut history",
+        "git init -q other && cd other && git commit -q --allow-empty -m 1 && git commit -q --allow-empty -m 2 && cd .. && \
+         git clone -q --depth 1 file://$PWD/other out && cd out && git fetch -q $SEED main:m && git tag -m t cut main && git tag -m t fine m && \
+         git push $URL cut fine",
+    ),
     row(
         "from a partial clone",
         "git clone -q --filter=blob:none $URL out && cd out && seq 4 >n && git add n && git commit -qm n && git push origin main",
@@ -461,4 +487,15 @@ const PUSH: &[Row] = &[
 #[test]
 fn pushes() {
     run("push", PUSH, true, &[Kind::Served]);
+}
+
+/// The same as [`PUSH`]'s, without a server of ours: the helper looks at the history itself.
+#[test]
+fn shallow_pushes() {
+    let some: Vec<Row> = PUSH
+        .iter()
+        .filter(|row| row.name.contains("cut history") || row.name.contains("shallow clone"))
+        .copied()
+        .collect();
+    run("shallow-push", &some, true, &[Kind::Archive]);
 }
