@@ -11,12 +11,13 @@ use znippy::{
     pack::{
         PackStore,
         disk::DiskPack,
+        fsck,
         object::ObjectReader,
         select::{SelectOptions, select},
     },
 };
 
-use crate::{judge::Update, push::Push, ui::Progress};
+use crate::{client, judge::Update, push::Push, spool::Spool, ui::Progress};
 
 /// Packs up to this many bytes are re-hashed before the commit, unless `znippy.resolve` says otherwise: that takes less
 /// time than a push takes anyway.
@@ -48,6 +49,23 @@ impl Push<'_> {
         let mut theirs = |id: &oid| objects.read(id);
         let proven = archive::prove(self.snapshot, pack, 0, &tips, Some(&mut theirs), Some(&mut on_progress));
         Ok(Some(proven.context("nothing was stored")?))
+    }
+
+    /// Returns whether git finds nothing wrong in the objects of a pack, where the archive's settings ask for that. What git
+    /// says goes to the user.
+    ///
+    /// # Errors
+    /// Fails where git cannot be run.
+    pub fn passes_fsck(&self, spool: &Spool) -> Result<bool> {
+        let Some(snapshot) = self.snapshot.filter(|snapshot| snapshot.policy().checks_objects()) else {
+            return Ok(true);
+        };
+        let directory = spool.directory.below("fsck")?;
+        let told = fsck::fsck(&spool.pack, snapshot, client::git(), &directory)?;
+        for line in told.iter().flat_map(|told| told.lines()) {
+            self.options.voice.note(line.as_bstr());
+        }
+        Ok(told.is_none())
     }
 
     /// Refuses updates whose history the client does not have completely and the archive cannot complete.

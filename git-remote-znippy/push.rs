@@ -88,7 +88,17 @@ impl Push<'_> {
             };
             let before = updates.iter().filter(|update| update.applies()).count();
             self.judge(updates, spool.as_ref(), &tips, incomplete)?;
-            if updates.iter().filter(|update| update.applies()).count() == before {
+            let unchanged = updates.iter().filter(|update| update.applies()).count() == before;
+            if let (true, Some(spool)) = (unchanged && !self.options.dry_run, &spool)
+                && !self.passes_fsck(spool)?
+            {
+                // As git's own server says it: nothing of such a push is done, not even deletions.
+                for update in updates.iter_mut().filter(|update| update.applies()) {
+                    update.refuse("unpacker error");
+                }
+                return Ok(None);
+            }
+            if unchanged {
                 return Ok(Some(Prepared {
                     spool,
                     incomplete,

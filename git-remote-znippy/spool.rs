@@ -148,6 +148,14 @@ impl Directory {
         }
         unreachable!("the loop ends with its last attempt")
     }
+
+    /// Makes a directory in it, in the place of one that is there.
+    pub fn below(&self, name: &str) -> Result<PathBuf> {
+        let path = self.path.join(name);
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir(&path).with_context(|| format!("cannot create {}", path.display()))?;
+        Ok(path)
+    }
 }
 
 /// Locks a directory until the file is closed, by whatever end of the process. `None` where another process has, or where the

@@ -30,6 +30,8 @@ Settings:
   receive.denyDeletes            true: branches may not be deleted
   receive.maxInputSize           the most bytes of packs in one push, such as 500m; 0: no limit
   znippy.maxObjectSize           the most bytes of one object; 0: no limit
+  receive.fsckObjects            true: pushed objects must pass the checks of git fsck, which needs git
+  transfer.fsckObjects           the same, where receive.fsckObjects is not set
   transfer.hideRefs              references that are not listed, not fetched by name and not pushed to
   uploadpack.hideRefs            the same for fetches only
   receive.hideRefs               the same for pushes only

@@ -6,12 +6,16 @@ use std::{
     io::{self, BufReader},
     os::unix::ffi::OsStringExt,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use bstr::BString;
-use znippy::wire::{
-    Version, WireError,
-    receive::{self, ReceiveOptions},
+use znippy::{
+    pack::fsck,
+    wire::{
+        Version, WireError,
+        receive::{self, ReceiveOptions},
+    },
 };
 
 use super::{Done, exit::Exit, locking, open, output::Output};
@@ -46,6 +50,12 @@ pub fn run(args: &Args, output: &mut Output) -> Done {
         version: Version::from_git_protocol(protocol.as_encoded_bytes()),
         actor: actor(),
         spool: &spool,
+        fsck: &|pack| {
+            let base = spool_directory();
+            let directory = tempfile::Builder::new().prefix("znippy-fsck-").tempdir_in(&base);
+            let directory = directory.map_err(znippy::Error::io(base, "make a directory in"))?;
+            fsck::fsck(pack, &snapshot, Command::new("git"), directory.path())
+        },
         policy: locking::configured()?,
     };
     let mut input = BufReader::with_capacity(1 << 16, io::stdin().lock());

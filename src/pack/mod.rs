@@ -10,6 +10,7 @@ pub mod disk;
 pub mod emit;
 pub mod filter;
 pub mod finder;
+pub mod fsck;
 pub mod graph;
 pub mod header;
 pub mod idx;

@@ -33,12 +33,14 @@ pub const DENY_NON_FAST_FORWARDS: &str = "receive.denyNonFastForwards";
 pub const DENY_DELETES: &str = "receive.denyDeletes";
 pub const MAX_INPUT_SIZE: &str = "receive.maxInputSize";
 pub const MAX_OBJECT_SIZE: &str = "znippy.maxObjectSize";
+pub const RECEIVE_FSCK_OBJECTS: &str = "receive.fsckObjects";
+pub const FSCK_OBJECTS: &str = "transfer.fsckObjects";
 pub const HIDE_REFS: &str = "transfer.hideRefs";
 pub const UPLOADPACK_HIDE_REFS: &str = "uploadpack.hideRefs";
 pub const RECEIVE_HIDE_REFS: &str = "receive.hideRefs";
 
 /// All settings there are.
-pub const KEYS: [Key; 8] = [
+pub const KEYS: [Key; 10] = [
     Key {
         name: READ_ONLY,
         kind: Kind::Bool,
@@ -63,6 +65,16 @@ pub const KEYS: [Key; 8] = [
         name: MAX_OBJECT_SIZE,
         kind: Kind::Size,
         help: "the most bytes of one object; 0 for no limit",
+    },
+    Key {
+        name: RECEIVE_FSCK_OBJECTS,
+        kind: Kind::Bool,
+        help: "pushed objects must pass git's checks of what is in them",
+    },
+    Key {
+        name: FSCK_OBJECTS,
+        kind: Kind::Bool,
+        help: "the same, where receive.fsckObjects is not set",
     },
     Key {
         name: HIDE_REFS,
@@ -220,6 +232,14 @@ impl Policy {
     /// Returns whether branches may not be deleted.
     pub fn denies_deletes(&self) -> bool {
         self.is_on(DENY_DELETES)
+    }
+
+    /// Returns whether git's own checks of what is in objects must be passed.
+    pub fn checks_objects(&self) -> bool {
+        match self.values(RECEIVE_FSCK_OBJECTS).next() {
+            Some(_) => self.is_on(RECEIVE_FSCK_OBJECTS),
+            None => self.is_on(FSCK_OBJECTS),
+        }
     }
 
     /// Returns the most bytes of packs in one push.

@@ -44,6 +44,56 @@ fn deletions_of_branches_are_denied() {
     );
 }
 
+/// A commit whose committer has no address, as branch `bad`; and a file that makes submodules run a command, as branch `evil`.
+const BAD_OBJECTS: &str = r#"
+    $ git init -q work
+    work$ commit one
+    work$ echo '* text' >.gitattributes && git add . && git commit -q -m attributes
+    work$ git push -q $URL main main:old
+    work$ printf 'tree %s\nparent %s\nauthor A <a@b> 1 +0000\ncommitter nobody 1 +0000\n\nx\n' $(git rev-parse main^{tree} main) >../bad
+    work$ git update-ref refs/heads/bad $(git hash-object -t commit -w --literally ../bad)
+    work$ git checkout -q -b evil && printf '[submodule "x"]\n\tpath = x\n\turl = -u./run\n' >harmless && git add . && git commit -q -m evil
+    work$ git branch first && git mv harmless .gitmodules && git commit -q -m more && git checkout -q main
+    "#;
+
+#[test]
+fn objects_are_checked_as_git_checks_them() {
+    // What is there in the end does not pass `git fsck`.
+    Parity::new().without_state().run(&format!(
+        "{BAD_OBJECTS}
+         $ policy receive.fsckObjects true
+         work!= git push $URL bad
+         work!= git push $URL main:fine bad :old
+         work!= git push -f --atomic $URL bad:main
+         work$ git push --porcelain --dry-run $URL bad
+         work!= git push $URL evil
+         work$ git push --porcelain $URL first
+         work!= git push $URL evil
+         work$ commit two
+         work$ git push --porcelain $URL main main~1:refs/heads/x :old
+         $ policy transfer.fsckObjects true
+         $ policy receive.fsckObjects false
+         work$ git push --porcelain $URL bad evil
+         $ git ls-remote $URL"
+    ));
+}
+
+#[test]
+fn objects_are_checked_where_only_transfers_are_named() {
+    // What is there in the end does not pass `git fsck`.
+    Parity::new().without_state().run(&format!(
+        "{BAD_OBJECTS}
+         $ policy transfer.fsckObjects true
+         work!= git push $URL bad
+         work!= git push $URL evil
+         work$ commit two
+         work$ git push --porcelain $URL main first
+         $ policy transfer.fsckObjects false
+         work$ git push --porcelain $URL bad
+         $ git ls-remote $URL"
+    ));
+}
+
 #[test]
 fn hidden_references_are_not_listed_and_not_fetched() {
     parity(

@@ -7,7 +7,7 @@ use std::{
     process::Stdio,
 };
 
-use crate::common::{Ran, Sandbox, fingerprint, show};
+use crate::common::{Ran, Sandbox, assert_no_leftovers, fingerprint, show};
 
 /// A client `work` with the branches main and side, and an archive that has main's first commit.
 fn sandbox() -> Sandbox {
@@ -336,6 +336,44 @@ fn sha256_is_pushed_and_fetched() {
          git --git-dir=work/.git push -q 'ext::znippy %s app' main t && git clone -q 'ext::znippy %s app' copy &&
          git -C copy fsck --strict && git archive --remote='ext::znippy %s app' t | tar t",
     );
+}
+
+#[test]
+fn what_git_has_against_objects_is_told() {
+    for format in ["sha1", "sha256"] {
+        let s = Sandbox::new();
+        s.set("GIT_DEFAULT_HASH", format);
+        s.ok(
+            "",
+            "git init -q work && cd work && commit one && echo '* text' >.gitattributes && git add . && git commit -q -m two &&
+             git push -q \"znippy::$A/app\" main && commit three && git config protocol.ext.allow always &&
+             znippy config ../app --set transfer.fsckObjects true",
+        );
+        s.ok("work", "git push -q \"ext::znippy %s $A/app\" main");
+        s.ok(
+            "work",
+            "printf 'tree %s\\nparent %s\\nauthor A <a@b> 1 +0000\\ncommitter nobody 1 +0000\\n\\nx\\n' $(git rev-parse main^{tree} main) >../bad &&
+             git update-ref refs/heads/bad $(git hash-object -t commit -w --literally ../bad)",
+        );
+        let before = fingerprint(&s.path("app.znippy"));
+        let told = s
+            .fails("work", "git push \"ext::znippy %s $A/app\" bad main:other")
+            .stderr;
+        for part in [
+            "missingEmail",
+            "bad -> bad (unpacker error)",
+            "main -> other (unpacker error)",
+        ] {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+        let told = s.fails("work", "git push \"znippy::$A/app\" bad").stderr;
+        assert!(
+            told.contains("missingEmail") && told.contains("(unpacker error)"),
+            "{told}"
+        );
+        assert!(before == fingerprint(&s.path("app.znippy")), "nothing was written");
+        assert_no_leftovers(&s);
+    }
 }
 
 /// git's own server lets the others through here: it does not count what it refuses for this reason.

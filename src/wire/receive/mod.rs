@@ -23,7 +23,11 @@ use self::{
     report::Report,
 };
 use super::{BandWidth, Packet, PacketReader, PacketWriter, Sideband, Version, WireError, WireResult};
-use crate::{archive::Snapshot, archive::WritePolicy, policy::Policy};
+use crate::{
+    archive::{Snapshot, WritePolicy},
+    pack::disk::DiskPack,
+    policy::Policy,
+};
 
 /// What a server of pushes is given beside the archive.
 pub struct ReceiveOptions<'a> {
@@ -33,6 +37,9 @@ pub struct ReceiveOptions<'a> {
     pub actor: Option<BString>,
     /// Makes an empty file on the local disk for the pack, which vanishes when it is closed.
     pub spool: &'a dyn Fn() -> std::io::Result<File>,
+    /// Has git check what is in the objects of a pack, where the archive's settings ask for that: see [`crate::pack::fsck`].
+    /// Returns what git has against them.
+    pub fsck: &'a dyn Fn(&DiskPack) -> crate::Result<Option<BString>>,
     /// How to write to the archive.
     pub policy: WritePolicy<'a>,
 }

@@ -50,6 +50,7 @@ fn try_store(
     let ReceiveOptions {
         actor,
         spool,
+        fsck,
         policy: write_policy,
         ..
     } = options;
@@ -57,6 +58,16 @@ fn try_store(
         true => receive(snapshot, policy, input, spool)?,
         false => None,
     };
+    if policy.checks_objects()
+        && let Some(pack) = &pack
+        && let Some(told) = fsck(pack)?
+    {
+        let mut report = Report::failed(request, "index-pack abnormal exit");
+        report
+            .notes
+            .extend(ByteSlice::lines(told.as_slice()).map(|line| line.to_str_lossy().into_owned()));
+        return Ok(report);
+    }
     let mut statuses: Vec<Option<Status>> = request.commands.iter().map(refuse_early).collect();
     let mut relies_on = advertised(snapshot, policy)?;
     let pack = match pack {
