@@ -99,7 +99,7 @@ impl Fetch<'_> {
                 })?;
                 drop(progress);
                 let table = self.snapshot.entries(0)?;
-                self.install(staged, &self.snapshot.pack_id(0), &table, promises)
+                self.install(staged, &self.snapshot.pack_id(0)?, &table, promises)
             }
             Plan::Objects(selection) => {
                 let mut staged = Staged::create(self.client)?;

@@ -13,6 +13,7 @@ mod connect;
 mod dialogue;
 mod fetch;
 mod haves;
+mod heal;
 mod install;
 mod judge;
 mod listing;

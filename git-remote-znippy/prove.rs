@@ -31,7 +31,7 @@ impl Push<'_> {
     /// Fails where an object is not what its name says, or is missing.
     pub fn proven(&self, pack: &DiskPack, updates: &[Update]) -> Result<Option<Proven>> {
         let inline = match self.config.get("znippy.resolve").map(|value| value.as_bytes()) {
-            None | Some(b"auto") => pack.pack_len(0) <= INLINE_LIMIT || self.client.may_have_holes(self.config),
+            None | Some(b"auto") => pack.pack_len(0)? <= INLINE_LIMIT || self.client.may_have_holes(self.config),
             Some(b"always") => true,
             Some(b"defer") => false,
             Some(other) => bail!(

@@ -186,6 +186,12 @@ fn sweep(base: &Path) {
     }
 }
 
+/// Returns a file without a name.
+pub fn nameless() -> Result<File> {
+    let base = base_directory();
+    tempfile::tempfile_in(&base).with_context(|| format!("cannot create a file in {}", base.display()))
+}
+
 /// A spool can be as large as the repository: `/var/tmp` is for that, while `/tmp` is often memory.
 fn base_directory() -> PathBuf {
     match std::env::var_os("TMPDIR").filter(|path| Path::new(path).is_absolute()) {

@@ -32,9 +32,13 @@ impl Push<'_> {
         if self.options.dry_run && self.snapshot.is_none() {
             return Ok(edits.iter().map(|_| EditResult::Applied { old: None }).collect());
         }
-        let (packs, directory) = match spool {
-            Some(Spool { pack, directory }) => (vec![self.new_pack(pack, updates, &mut relies_on)?], Some(directory)),
-            None => (Vec::new(), None),
+        let mut packs = Vec::from_iter(self.good_copies(&mut relies_on)?);
+        let directory = match spool {
+            Some(Spool { pack, directory }) => {
+                packs.push(self.new_pack(pack, updates, &mut relies_on)?);
+                Some(directory)
+            }
+            None => None,
         };
         let unproven = packs.iter().any(|pack| pack.proof == Proof::None);
         let transaction = Transaction {

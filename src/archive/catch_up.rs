@@ -6,7 +6,7 @@
 use std::{collections::HashSet, io, path::Path, time::Duration};
 
 use super::{
-    Snapshot, WritePolicy,
+    Snapshot, WritePolicy, damage,
     open::{open_file, read_error},
     prepare::{Addition, IndexAddition},
     prove::Commits,
@@ -72,6 +72,29 @@ pub fn catch_up(
     policy: &mut WritePolicy<'_>,
     on_progress: &mut OnProgress<'_>,
 ) -> Result<Option<CaughtUp>> {
+    run(path, &|_, is_proven| again || !is_proven, policy, on_progress)
+}
+
+/// Looks at the packs of some transactions again, proven or not, and notes what of them is damaged, or is not any more.
+///
+/// # Errors
+/// As [`catch_up`], and [`Error::Locked`] where another run is at work on the archive.
+pub fn recheck(path: &Path, txns: &HashSet<u64>, policy: &mut WritePolicy<'_>) -> Result<CaughtUp> {
+    let done = run(path, &|txn, _| txns.contains(&txn), policy, &mut |_, _| ())?;
+    done.ok_or_else(|| Error::Locked {
+        path: path.into(),
+        holder: " (another gc or index run)".into(),
+        waited_s: 0,
+    })
+}
+
+/// Looks at the packs that `is_due` tells by their transactions and whether they are proven.
+fn run(
+    path: &Path,
+    is_due: &dyn Fn(u64, bool) -> bool,
+    policy: &mut WritePolicy<'_>,
+    on_progress: &mut OnProgress<'_>,
+) -> Result<Option<CaughtUp>> {
     let (file, _) = open_file(policy.disk, path, true)?;
     let _only_one = match lock_with_timeout(file.as_ref(), LockByte::Maintenance, Duration::ZERO, |_, _| {}) {
         Ok(guard) => guard,
@@ -87,10 +110,8 @@ pub fn catch_up(
     let snapshot = Snapshot::open_on(policy.disk, path)?;
     let mut known = Known::default();
     known.read(&snapshot)?;
-    // A disk that fails is not an archive without packs.
-    snapshot.lost()?;
-    let mut todo = snapshot.pack_spans();
-    todo.retain(|(_, span)| again || !known.proven.contains(&span.txn));
+    let mut todo = snapshot.pack_spans()?;
+    todo.retain(|(_, span)| is_due(span.txn, known.proven.contains(&span.txn)));
     let total = todo.len() as u64;
     let finder = Finder::new(&snapshot);
     for (done, (rank, PackSpan { txn, id, .. })) in todo.into_iter().enumerate() {
@@ -121,7 +142,7 @@ pub fn catch_up(
         let resolved = resolve(&snapshot, rank, &table, options)?;
         let sound = resolved.is_sound();
         let was_proven = known.proven.contains(&txn);
-        if sound && was_proven {
+        if sound && was_proven && marked_entries(&snapshot, rank)?.is_empty() {
             continue;
         }
         let Resolved {
@@ -151,15 +172,15 @@ pub fn catch_up(
             proven: sound && !was_proven,
             // What is noted about a pack that was proven before changes nothing of what was resolved.
             resolved: if was_proven { 0 } else { resolved },
-            damaged: damaged.len() as u64,
         };
+        let bad: HashSet<u64> = damaged.iter().map(|damage| damage.offset).collect();
         let noted = damaged.len().min(DAMAGE_TOLD);
         let generation = snapshot.generation();
         with_writer(path, Some(&snapshot), policy, |writer, policy| {
             // After a gc the row may be gone, and another run may have been faster: then there is nothing to say.
             let is_stale = writer.snapshot.generation() != generation || {
                 known.read(&writer.snapshot)?;
-                !known.lacks(txn, sound, noted)
+                marked_entries(&writer.snapshot, rank)? == bad && !known.lacks(txn, sound, noted)
             };
             if is_stale {
                 Ok(vec![])
@@ -185,6 +206,16 @@ pub fn catch_up(
         }
     }
     Ok(Some(caught_up))
+}
+
+/// Returns the offsets of the entries of a pack that are known to be damaged.
+fn marked_entries(snapshot: &Snapshot, rank: PackRank) -> Result<HashSet<u64>> {
+    let marked = snapshot.damaged_entries()?;
+    let of_pack = marked
+        .iter()
+        .flat_map(|all| all.keys())
+        .filter(|(pack, _)| *pack == rank);
+    Ok(of_pack.map(|(_, offset)| *offset).collect())
 }
 
 /// What an archive says of its packs. Each batch is read once: under the lock, only what others appended meanwhile.
@@ -232,7 +263,7 @@ impl Known {
 
 fn damage_setting(damage: &Damage) -> (String, Vec<u8>) {
     (
-        "damaged".into(),
+        damage::KEY.into(),
         format!("{} {} {}", damage.oid, damage.offset, damage.why).into_bytes(),
     )
 }

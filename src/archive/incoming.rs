@@ -48,11 +48,11 @@ impl PackStore for Incoming<'_> {
     fn packs(&self) -> PackRank {
         self.packs.len() as PackRank
     }
-    fn pack_len(&self, pack: PackRank) -> u64 {
-        self.pack(pack).data.len().unwrap_or(0)
+    fn pack_len(&self, pack: PackRank) -> Result<u64> {
+        Ok(self.pack(pack).data.len().unwrap_or(0))
     }
-    fn pack_id(&self, pack: PackRank) -> ObjectId {
-        self.pack(pack).id
+    fn pack_id(&self, pack: PackRank) -> Result<ObjectId> {
+        Ok(self.pack(pack).id)
     }
     fn pack_name(&self, pack: PackRank) -> String {
         self.pack(pack).path.display().to_string()

@@ -7,6 +7,7 @@ mod catch_up;
 mod commit;
 mod configure;
 mod create;
+mod damage;
 pub mod durability;
 mod enforce;
 mod gc;
@@ -34,7 +35,7 @@ use gix_hash::ObjectId;
 
 pub use appender::Appender;
 pub use batch::Batch;
-pub use catch_up::{CaughtUp, Unsound, catch_up, unproven};
+pub use catch_up::{CaughtUp, Unsound, catch_up, recheck, unproven};
 pub use commit::commit;
 pub use configure::configure;
 pub use create::{create, create_with};
@@ -155,6 +156,26 @@ pub struct WritePolicy<'a> {
     pub on_wait: Option<&'a mut dyn FnMut(&str)>,
     /// Called while pack bytes are copied: (done, total) bytes.
     pub on_copy: Option<&'a mut dyn FnMut(u64, u64)>,
+}
+
+impl WritePolicy<'_> {
+    /// Returns the same policy for a shorter time.
+    pub fn reborrow(&mut self) -> WritePolicy<'_> {
+        WritePolicy {
+            disk: self.disk,
+            durability: self.durability,
+            lock: self.lock,
+            timeout: self.timeout,
+            on_wait: self
+                .on_wait
+                .as_mut()
+                .map(|on_wait| &mut **on_wait as &mut dyn FnMut(&str)),
+            on_copy: self
+                .on_copy
+                .as_mut()
+                .map(|on_copy| &mut **on_copy as &mut dyn FnMut(u64, u64)),
+        }
+    }
 }
 
 impl Default for WritePolicy<'_> {

@@ -7,7 +7,7 @@ use std::{
 
 use gix_hash::{Kind, ObjectId, oid};
 
-use super::{Snapshot, open::read_error};
+use super::{Snapshot, damage, open::read_error};
 use crate::{
     error::{Error, Result},
     format::{
@@ -17,7 +17,7 @@ use crate::{
         recover::State,
     },
     media::{Medium, Prefetched, read_vec},
-    pack::{CommitNode, EntryTable, Location, PackRank, PackStore},
+    pack::{CommitNode, DamagedEntries, EntryTable, Location, PackRank, PackStore},
 };
 
 /// All packs of a state, in rank order, and their object tables: small ones in memory, large ones behind an index.
@@ -33,6 +33,8 @@ pub struct Packs {
     large: Vec<LargePack>,
     /// Why some objects cannot be found, though they may be there.
     lost: Vec<String>,
+    /// Entries that rows say are damaged.
+    damaged: Option<Arc<DamagedEntries>>,
     tables: Mutex<HashMap<PackRank, Arc<EntryTable>>>,
 }
 
@@ -59,6 +61,7 @@ impl Packs {
             small: SmallEntries::default(),
             large: vec![],
             lost: vec![],
+            damaged: None,
             tables: Mutex::default(),
         };
         let mut found = vec![];
@@ -120,14 +123,25 @@ impl Packs {
                 small.push((rank, Arc::new(std::mem::take(table))));
             }
         }
+        if state.footer.totals.damaged_entries > 0 {
+            let ranks = (0..).zip(&packs.spans).map(|(rank, span)| (span.txn, rank)).collect();
+            let damaged = damage::read(medium, state, &ranks)?;
+            packs.damaged = (!damaged.is_empty()).then(|| Arc::new(damaged));
+        }
         packs.small = merge(&small, kind);
         packs.tables = Mutex::new(small.into_iter().collect());
         Ok(packs)
     }
 
-    /// Returns the lowest-ranked entry of an object that can be found.
+    /// Returns the lowest-ranked entry of an object that can be found; one that is known to be damaged only where there is no
+    /// other.
     fn find(&self, medium: &dyn Medium, id: &oid) -> Result<Option<Location>, ReadError> {
-        let mut best = self.small.find(id);
+        let is_sound = |at: &Location| {
+            let damaged = self.damaged.as_ref();
+            damaged.is_none_or(|damaged| !damaged.contains_key(&(at.pack, at.offset)))
+        };
+        let mut best = self.small.find(id, &is_sound);
+        let mut unsound = None;
         let mut damage = self.lost.first().cloned();
         for large in &self.large {
             if best.is_some_and(|best| best.pack < large.rank) {
@@ -136,18 +150,22 @@ impl Packs {
             match large.index.find(medium, &large.columns, id) {
                 Ok(None) => {}
                 Ok(Some(found)) => {
-                    best = Some(Location {
+                    let found = Location {
                         pack: large.rank,
                         offset: found.offset,
                         crc32: found.crc32,
-                    });
-                    break;
+                    };
+                    if is_sound(&found) {
+                        best = Some(found);
+                        break;
+                    }
+                    unsound.get_or_insert(found);
                 }
                 Err(ReadError::Damaged(why)) => drop(damage.get_or_insert(why)),
                 Err(error) => return Err(error),
             }
         }
-        match (best, damage) {
+        match (best.or(unsound).or_else(|| self.small.find(id, &|_| true)), damage) {
             (Some(best), _) => Ok(Some(best)),
             (None, None) => Ok(None),
             (None, Some(why)) => Err(format!("object {id} cannot be looked up: {why}").into()),
@@ -200,17 +218,20 @@ fn merge(tables: &[(PackRank, Arc<EntryTable>)], kind: Kind) -> SmallEntries {
 }
 
 impl SmallEntries {
-    fn find(&self, id: &oid) -> Option<Location> {
+    /// Returns the lowest-ranked copy of an object that `suits`.
+    fn find(&self, id: &oid, suits: &dyn Fn(&Location) -> bool) -> Option<Location> {
         let mut row = self.table.find(id)?;
         // The lowest rank comes first among equal ids.
         while row > 0 && self.table.oid(row - 1) == id {
             row -= 1;
         }
-        Some(Location {
+        let copies = (row..self.table.len()).take_while(|row| self.table.oid(*row) == id);
+        let mut copies = copies.map(|row| Location {
             pack: self.ranks[row],
             offset: self.table.offsets[row],
             crc32: self.table.crc32s[row],
-        })
+        });
+        copies.find(|copy| suits(copy))
     }
 }
 
@@ -251,14 +272,16 @@ impl Snapshot {
     }
 
     /// Returns where the packs lie, as far as that is known, in the order of their ranks.
-    pub(crate) fn pack_spans(&self) -> Vec<(PackRank, PackSpan)> {
-        let spans = self.packs_or_load().map_or(&[][..], |packs| &packs.spans);
-        (0..).zip(spans.iter().copied()).collect()
+    ///
+    /// # Errors
+    /// Fails where the medium does: that is not an archive without packs.
+    pub(crate) fn pack_spans(&self) -> Result<Vec<(PackRank, PackSpan)>> {
+        Ok((0..).zip(self.packs_or_load()?.spans.iter().copied()).collect())
     }
 
-    /// Returns the pack's place. Ranks come from this snapshot, so they are in range.
-    fn span(&self, pack: PackRank) -> Option<PackSpan> {
-        self.packs_or_load().ok()?.spans.get(pack as usize).copied()
+    /// Returns the pack's place; `None` where the batch that holds it cannot be read.
+    fn span(&self, pack: PackRank) -> Result<Option<PackSpan>> {
+        Ok(self.packs_or_load()?.spans.get(pack as usize).copied())
     }
 }
 
@@ -271,17 +294,20 @@ impl PackStore for Snapshot {
         self.state().footer.totals.packs as PackRank
     }
 
-    fn pack_len(&self, pack: PackRank) -> u64 {
-        self.span(pack).map_or(0, |span| span.len)
+    fn pack_len(&self, pack: PackRank) -> Result<u64> {
+        Ok(self.span(pack)?.map_or(0, |span| span.len))
     }
 
-    fn pack_id(&self, pack: PackRank) -> ObjectId {
-        self.span(pack)
-            .map_or_else(|| Snapshot::object_format(self).null(), |span| span.id)
+    fn pack_id(&self, pack: PackRank) -> Result<ObjectId> {
+        let span = self.span(pack)?;
+        Ok(span.map_or_else(|| Snapshot::object_format(self).null(), |span| span.id))
     }
 
     fn pack_name(&self, pack: PackRank) -> String {
-        format!("{} of {}", self.pack_id(pack), self.path().display())
+        match self.span(pack) {
+            Ok(Some(span)) => format!("{} of {}", span.id, self.path().display()),
+            _ => format!("number {pack} of {}", self.path().display()),
+        }
     }
 
     fn store_path(&self) -> std::path::PathBuf {
@@ -293,7 +319,7 @@ impl PackStore for Snapshot {
         let span = packs.spans.get(pack as usize);
         let end = offset.checked_add(buf.len() as u64);
         let (Some(span), true) = (span, span.zip(end).is_some_and(|(span, end)| end <= span.len)) else {
-            let what = format!("an entry of pack {} reaches beyond it", self.pack_id(pack));
+            let what = format!("an entry of pack {} reaches beyond it", self.pack_name(pack));
             return Err(Error::Damaged {
                 path: self.path().into(),
                 what,
@@ -308,6 +334,10 @@ impl PackStore for Snapshot {
         self.packs_or_load()?
             .find(self.medium(), id)
             .map_err(|error| read_error(self.path(), error))
+    }
+
+    fn damaged_entries(&self) -> Result<Option<Arc<DamagedEntries>>> {
+        Ok(self.packs_or_load()?.damaged.clone())
     }
 
     fn commit_node(&self, id: &oid) -> Result<Option<CommitNode>> {

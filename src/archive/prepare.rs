@@ -39,6 +39,8 @@ pub struct Addition {
     pub index: Option<IndexAddition>,
     /// All settings of the archive, where they are others than before.
     pub policy: Option<Vec<(String, Vec<u8>)>>,
+    /// How many objects are damaged then without another copy, and how many entries, where that is not none.
+    pub damage: Option<(u64, u64)>,
     /// Older rows that move along.
     pub merge: Option<Merge>,
     /// Where the commit counts before it is synced; `None` for one that is synced before it is told of.
@@ -53,8 +55,6 @@ pub struct IndexAddition {
     pub proven: bool,
     /// Objects that are resolved and were not.
     pub resolved: u64,
-    /// Objects that are known to be damaged and were not.
-    pub damaged: u64,
 }
 
 /// An addition that is laid out behind a state, with the packs whose bytes are still to be copied.
@@ -90,6 +90,9 @@ pub fn prepare(path: &Path, state: &State, view: &RefView, addition: Addition) -
         footer.totals.dead_bytes += merge.dead_bytes;
         (rows, packs, level) = (merge.rows, merge.packs, merge.level);
     }
+    if let Some(damage) = addition.damage {
+        (footer.totals.damaged, footer.totals.damaged_entries) = damage;
+    }
     let time_us = now_us(state.footer.totals.last_time_us);
     footer.totals.last_time_us = time_us;
     let moved_rows = rows.len();
@@ -101,16 +104,9 @@ pub fn prepare(path: &Path, state: &State, view: &RefView, addition: Addition) -
         rows.push(row);
         packs.push(source);
     }
-    if let Some(IndexAddition {
-        row,
-        proven,
-        resolved,
-        damaged,
-    }) = addition.index
-    {
+    if let Some(IndexAddition { row, proven, resolved }) = addition.index {
         totals.unproven = totals.unproven.saturating_sub(u64::from(proven));
         totals.unresolved = totals.unresolved.saturating_sub(resolved);
-        totals.damaged += damaged;
         let Row { txn, time_us, .. } = new_row(totals, time_us, RowKind::Index);
         rows.push(Row { txn, time_us, ..row });
     }

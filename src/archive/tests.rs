@@ -11,6 +11,7 @@ mod damage;
 mod graph;
 mod hostile;
 mod identity;
+mod marks;
 mod merging;
 mod races;
 mod references;

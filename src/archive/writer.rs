@@ -9,6 +9,7 @@ use super::{
     Durability, Snapshot, WritePolicy,
     append::{self, Failure, write_error},
     create::sync_directory,
+    damage,
     durability::Arm,
     locking::{self, take_lock},
     merge,
@@ -325,6 +326,8 @@ impl Writer<'_> {
         if confirms || matches!(below, Beyond::Nothing) {
             addition.merge = merge::plan(file.as_ref(), &recovered.state).unwrap_or(None);
         }
+        // What is known of damage is a favour too.
+        addition.damage = damage::after(&snapshot, &addition).unwrap_or(None);
         addition.residence = self.residence.filter(|_| !confirms).map(str::to_owned);
         let prepared = prepare(path, &recovered.state, snapshot.ref_view()?, addition)?;
         let end = prepared.commit.end();

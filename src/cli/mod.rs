@@ -8,6 +8,7 @@ mod escape;
 mod exit;
 mod gc;
 mod git;
+mod good_copies;
 mod index;
 mod info;
 mod init;

@@ -68,7 +68,7 @@ pub fn run(args: &Args, output: &mut Output) -> Done {
 }
 
 /// Makes a file without a name. A pack can be as large as the repository: `/var/tmp` is for that, while `/tmp` is often memory.
-fn spool() -> io::Result<File> {
+pub fn spool() -> io::Result<File> {
     tempfile::tempfile_in(spool_directory())
 }
 

@@ -2,21 +2,39 @@
 
 use std::path::{Path, PathBuf};
 
+use gix_hash::ObjectId;
 use indicatif::HumanBytes;
 use serde::Serialize;
-use znippy::verify::{self, Finding, Level, Options, Progress, Report, Severity};
+use znippy::{
+    archive::WritePolicy,
+    verify::{
+        self, Finding, Level, Options, Progress, Report, Severity,
+        repair::{OnObject, Source},
+    },
+};
 
-use super::{Done, each::each, exit::Exit, open, output::Output, progress::Bar};
+use super::{
+    Done,
+    each::each,
+    exit::Exit,
+    good_copies::Repository,
+    locking::{Locking, configured_durability},
+    open,
+    output::Output,
+    progress::Bar,
+    receive_pack::spool,
+};
 
-/// Check archives for damage, and tell what it affects
+/// Check archives for damage, tell what it affects, and repair it
 ///
-/// Reads the whole archive and compares everything with its checksums: head, slots, tail, commits, tables, packs and entries. With --full every object is made and hashed too, its links are followed, and what was derived from the packs is compared with them. Nothing is written, no lock is taken; pushes go on meanwhile. A damage does not stop the check: what lies behind it is checked too, and so are the other archives.
+/// Reads the whole archive and compares everything with its checksums: head, slots, tail, commits, tables, packs and entries. With --full every object is made and hashed too, its links are followed, and what was derived from the packs is compared with them. Without --repair nothing is written and no lock is taken; pushes go on meanwhile. A damage does not stop the check: what lies behind it is checked too, and so are the other archives.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   znippy verify /mnt/nas/*.znippy                after a backup
   znippy verify --full --quiet /mnt/nas/app      once a month: nothing is printed where nothing is wrong
   znippy verify --json app | jq '.findings[] | {what, oid, refs}'
+  znippy verify --repair --from ~/src/app app    take good copies of what is damaged or missing from a repository
 
 Levels, each of which does what those before it do:
   --quick     head, slots, tail, all metadata, columns and footers, the history and names of references;
@@ -34,13 +52,21 @@ Exit codes:
   Over several archives the highest code wins.
 
 What to do:
-  Damage in an archive that is a backup: push again from the repository (objects that an archive knows to be damaged are
-  sent again), or restore the file from a copy. Damage to dead bytes says that the disk is not to be trusted.
+  Damage in an archive that is a backup: `znippy verify --repair --from` the repository, or restore the file from a copy.
+  Damage to dead bytes says that the disk is not to be trusted.
+
+Repair:
+  With --repair every archive is checked with --full first. Objects of which no good copy is left are taken from the
+  repository that --from names, hashed, and appended as a pack; damaged copies are marked, so that nobody uses them where
+  there is a good one. All of that is ordinary commits: the damaged bytes stay until a `znippy gc`. Then the archive is
+  checked again, and that is what is told and decides about the exit code: 0 or 1, because marked bytes are a warning until
+  a gc, where all is well; 5 where something is left. What cannot be written to fails as any push would, with code 4 where it
+  is busy.
 
 JSON keys, one object for each archive:
   path, level (quick, standard, full), worst (null, warning, damage, unreadable), exit_code, uuid, generation, sequence,
   commit_id (null where no state can be shown), checked (commits, rows, refs, packs, pack_bytes, entries, objects),
-  not_checked (a list of texts), findings (a list).
+  not_checked (a list of texts), findings (a list), repaired (with --repair: a list of texts).
   Each finding: severity (warning, damage, unreadable), code, what, offset and length (bytes of the file), txn, pack,
   pack_offset, oid, refs (the first 100 names), refs_affected (how many). What does not apply is null. With --full refs are
   those that reach the object; else those whose own object is in the damaged pack.
@@ -53,6 +79,17 @@ pub struct Args {
     /// Hash every object and follow every link
     #[arg(long)]
     full: bool,
+
+    /// Repair what can be repaired, and check again
+    #[arg(long, conflicts_with = "quick")]
+    repair: bool,
+
+    /// Take good copies of objects from this git repository
+    #[arg(long, value_name = "REPOSITORY", requires = "repair")]
+    from: Option<PathBuf>,
+
+    #[command(flatten)]
+    locking: Locking,
 
     /// One JSON object a line for each archive
     #[arg(long)]
@@ -67,6 +104,8 @@ pub struct Args {
 #[derive(Serialize)]
 struct Record<'a> {
     exit_code: u8,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repaired: Option<&'a [String]>,
     #[serde(flatten)]
     report: &'a Report,
 }
@@ -76,15 +115,27 @@ pub fn run(args: &Args, output: &mut Output) -> Done {
     let level = match (args.quick, args.full) {
         (true, _) => Level::Quick,
         (_, true) => Level::Full,
+        _ if args.repair => Level::Full,
         _ => Level::Standard,
     };
     each(&args.paths, args.json, output, |path, output| {
-        let report = check(path, level, output)?;
+        let mut report = check(path, level, output)?;
+        let mut repaired = vec![];
+        if args.repair {
+            repaired = repair(args, &report, output)?;
+            for text in &repaired {
+                output.note(&format!("{}: {text}", report.path.display()));
+            }
+            if !repaired.is_empty() {
+                report = check(path, level, output)?;
+            }
+        }
         let exit = exit_of(&report);
         if args.json {
             let exit_code = exit as u8;
             output.json(&Record {
                 exit_code,
+                repaired: args.repair.then_some(&repaired[..]),
                 report: &report,
             })?;
         } else {
@@ -108,6 +159,42 @@ fn check(path: &Path, level: Level, output: &Output) -> anyhow::Result<Report> {
     let report = verify::verify(&path, options)?;
     bar.finish();
     Ok(report)
+}
+
+/// Repairs what a check found, and returns what was done, as sentences.
+fn repair(args: &Args, report: &Report, output: &Output) -> anyhow::Result<Vec<String>> {
+    let mut repository = args.from.as_deref().map(Repository::open).transpose()?;
+    let mut ask = repository
+        .as_mut()
+        .map(|repository| |ids: &[ObjectId], on_object: &mut OnObject<'_>| repository.objects(ids, on_object));
+    let source = ask.as_mut().map(|ask| ask as &mut Source<'_>);
+    let mut on_wait = |text: &str| output.note(text);
+    let mut policy = WritePolicy {
+        durability: configured_durability()?,
+        timeout: args.locking.timeout()?,
+        lock: args.locking.mode()?,
+        on_wait: Some(&mut on_wait),
+        ..WritePolicy::default()
+    };
+    let done = verify::repair(&report.path, report, source, &spool, &mut policy)?;
+    for warning in &done.warnings {
+        output.warning(&format!("{}: {warning}", report.path.display()));
+    }
+    let mut texts = vec![];
+    let plural = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    if done.objects > 0 {
+        texts.push(format!("{} stored again", plural(done.objects, "object")));
+    }
+    if done.packs > 0 {
+        texts.push(format!("damage marked in {}", plural(done.packs, "pack")));
+    }
+    if done.refused > 0 {
+        let count = plural(done.refused, "object");
+        texts.push(format!(
+            "{count} not taken, because the repository's own copy is damaged"
+        ));
+    }
+    Ok(texts)
 }
 
 fn exit_of(report: &Report) -> Exit {

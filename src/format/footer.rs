@@ -93,11 +93,13 @@ pub struct Totals {
     pub unresolved: u64,
     /// Packs of which it is not proven that their objects bear their names and that all these refer to is here.
     pub unproven: u64,
-    /// Objects that are known to be damaged.
+    /// Objects that are known to be damaged, and of which there is no other copy.
     pub damaged: u64,
     pub pack_bytes: u64,
     /// Bytes of the file that no live row and not the live footer use.
     pub dead_bytes: u64,
+    /// Entries of packs that are known to be damaged.
+    pub damaged_entries: u64,
 }
 
 /// A footer's content.
@@ -407,8 +409,11 @@ fn encode_totals(totals: &Totals) -> String {
         damaged,
         pack_bytes,
         dead_bytes,
+        damaged_entries,
     } = totals;
-    format!("{last_txn} {last_time_us} {packs} {objects} {unresolved} {unproven} {damaged} {pack_bytes} {dead_bytes}")
+    format!(
+        "{last_txn} {last_time_us} {packs} {objects} {unresolved} {unproven} {damaged} {pack_bytes} {dead_bytes} {damaged_entries}"
+    )
 }
 
 fn decode_totals(text: &str) -> Option<Totals> {
@@ -425,6 +430,7 @@ fn decode_totals(text: &str) -> Option<Totals> {
         damaged: number(signed())?,
         pack_bytes: number(signed())?,
         dead_bytes: number(signed())?,
+        damaged_entries: number(signed())?,
     })
 }
 

@@ -26,7 +26,7 @@ pub(super) struct Blocks {
 impl Blocks {
     /// Returns the bytes from `offset` of `pack` to the end of their block, or of the pack's entries; empty at that end.
     pub fn at(&mut self, store: &dyn PackStore, pack: PackRank, offset: u64) -> Result<&[u8]> {
-        let end = self.entries_end(store, pack);
+        let end = self.entries_end(store, pack)?;
         if offset >= end {
             return Ok(&[]);
         }
@@ -66,15 +66,15 @@ impl Blocks {
         Ok(filled)
     }
 
-    fn entries_end(&mut self, store: &dyn PackStore, pack: PackRank) -> u64 {
+    fn entries_end(&mut self, store: &dyn PackStore, pack: PackRank) -> Result<u64> {
         match self.end {
-            Some((of, end)) if of == pack => end,
+            Some((of, end)) if of == pack => Ok(end),
             _ => {
                 let end = store
-                    .pack_len(pack)
+                    .pack_len(pack)?
                     .saturating_sub(store.object_format().len_in_bytes() as u64);
                 self.end = Some((pack, end));
-                end
+                Ok(end)
             }
         }
     }

@@ -10,7 +10,7 @@ use std::{
 
 use gix_hash::{ObjectId, oid};
 
-use super::{CommitNode, EntryTable, Location, PackRank, PackStore, header, idx};
+use super::{CommitNode, DamagedEntries, EntryTable, Location, PackRank, PackStore, header, idx};
 use crate::error::{Error, Result};
 
 /// A `.pack` with its `.idx` (version 2) as a store of one pack.
@@ -143,11 +143,11 @@ impl PackStore for DiskPack {
     fn packs(&self) -> PackRank {
         1
     }
-    fn pack_len(&self, _pack: PackRank) -> u64 {
-        self.len
+    fn pack_len(&self, _pack: PackRank) -> Result<u64> {
+        Ok(self.len)
     }
-    fn pack_id(&self, _pack: PackRank) -> ObjectId {
-        self.id
+    fn pack_id(&self, _pack: PackRank) -> Result<ObjectId> {
+        Ok(self.id)
     }
     fn pack_name(&self, _pack: PackRank) -> String {
         self.path.display().to_string()
@@ -232,11 +232,11 @@ impl PackStore for Layered<'_> {
     fn packs(&self) -> PackRank {
         self.packs
     }
-    fn pack_len(&self, pack: PackRank) -> u64 {
+    fn pack_len(&self, pack: PackRank) -> Result<u64> {
         let (pack, store) = self.layer(pack);
         store.pack_len(pack)
     }
-    fn pack_id(&self, pack: PackRank) -> ObjectId {
+    fn pack_id(&self, pack: PackRank) -> Result<ObjectId> {
         let (pack, store) = self.layer(pack);
         store.pack_id(pack)
     }
@@ -261,6 +261,15 @@ impl PackStore for Layered<'_> {
             }
         }
         Ok(None)
+    }
+    fn damaged_entries(&self) -> Result<Option<Arc<DamagedEntries>>> {
+        let mut all = DamagedEntries::default();
+        for &(first, store) in &self.layers {
+            for ((pack, offset), id) in store.damaged_entries()?.iter().flat_map(|entries| entries.iter()) {
+                all.insert((first + pack, *offset), *id);
+            }
+        }
+        Ok((!all.is_empty()).then(|| Arc::new(all)))
     }
     fn commit_node(&self, id: &oid) -> Result<Option<CommitNode>> {
         for (index, (_, store)) in self.layers.iter().enumerate() {

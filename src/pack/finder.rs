@@ -7,7 +7,7 @@ use std::sync::{
 
 use gix_hash::oid;
 
-use super::{EntryTable, Location, PackRank, PackStore, header, idx, oid_table::OidTable};
+use super::{DamagedEntries, EntryTable, Location, PackRank, PackStore, header, idx, oid_table::OidTable};
 use crate::error::{Error, Result};
 
 /// So many look-ups are made in the store before it is asked how many objects it has.
@@ -31,8 +31,14 @@ pub struct Finder<'a> {
 }
 
 enum Tables {
-    Few(Vec<(Arc<EntryTable>, Box<[u32; 256]>)>),
-    Joined { ids: OidTable, places: Vec<Location> },
+    Few {
+        tables: Vec<(Arc<EntryTable>, Box<[u32; 256]>)>,
+        damaged: Option<Arc<DamagedEntries>>,
+    },
+    Joined {
+        ids: OidTable,
+        places: Vec<Location>,
+    },
 }
 
 impl<'a> Finder<'a> {
@@ -94,19 +100,29 @@ impl<'a> Finder<'a> {
 impl Tables {
     fn load(store: &dyn PackStore) -> Result<Tables> {
         let packs = store.packs();
+        let damaged = store.damaged_entries()?;
         if packs as usize <= FEW_PACKS {
             let table = |pack| {
                 store
                     .entries(pack)
                     .map(|table| (Arc::clone(&table), Box::new(idx::fan_out(&table))))
             };
-            return Ok(Tables::Few((0..packs).map(table).collect::<Result<_>>()?));
+            let tables = (0..packs).map(table).collect::<Result<_>>()?;
+            return Ok(Tables::Few { tables, damaged });
         }
         let mut ids = OidTable::new(store.object_format().len_in_bytes());
         let mut places = Vec::new();
-        for pack in 0..packs {
+        // What is known to be damaged comes last.
+        let rounds = if damaged.is_some() { 2 } else { 1 };
+        for (round, pack) in (0..rounds).flat_map(|round| (0..packs).map(move |pack| (round, pack))) {
             let table = store.entries(pack)?;
             for row in 0..table.len() {
+                let is_damaged = damaged
+                    .as_ref()
+                    .is_some_and(|all| all.contains_key(&(pack, table.offsets[row])));
+                if is_damaged != (round == 1) {
+                    continue;
+                }
                 if let (_, true) = ids.insert(table.oid(row).as_bytes()) {
                     places.push(Location {
                         pack,
@@ -121,14 +137,24 @@ impl Tables {
 
     fn find(&self, id: &oid) -> Option<Location> {
         match self {
-            Tables::Few(tables) => tables.iter().zip(0..).find_map(|((table, fan_out), pack)| {
-                let row = idx::find(table, fan_out, id)?;
-                Some(Location {
-                    pack,
-                    offset: table.offsets[row],
-                    crc32: table.crc32s[row],
-                })
-            }),
+            Tables::Few { tables, damaged } => {
+                let mut copies = tables.iter().zip(0..).filter_map(|((table, fan_out), pack)| {
+                    let row = idx::find(table, fan_out, id)?;
+                    Some(Location {
+                        pack,
+                        offset: table.offsets[row],
+                        crc32: table.crc32s[row],
+                    })
+                });
+                let first = copies.next();
+                match (damaged, first) {
+                    (Some(damaged), Some(first)) => {
+                        let is_sound = |copy: &Location| !damaged.contains_key(&(copy.pack, copy.offset));
+                        std::iter::once(first).chain(copies).find(is_sound).or(Some(first))
+                    }
+                    _ => first,
+                }
+            }
             Tables::Joined { ids, places } => ids.get(id.as_bytes()).map(|number| places[number as usize]),
         }
     }

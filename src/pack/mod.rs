@@ -24,8 +24,9 @@ pub mod resolve;
 pub mod select;
 pub mod selection;
 pub mod shallow;
+pub mod whole;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
 use gix_hash::{ObjectId, oid};
 
@@ -47,6 +48,9 @@ pub struct Location {
     /// CRC-32 of the entry as stored: header, base reference and compressed data.
     pub crc32: u32,
 }
+
+/// Entries that are known to be damaged, by pack and offset, and the objects that they should hold.
+pub type DamagedEntries = HashMap<(PackRank, u64), ObjectId>;
 
 /// The entries of one pack as columns of equal length, sorted by object id. 20 or 32 bytes an id, and 21 for the rest.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -112,9 +116,15 @@ pub trait PackStore: Send + Sync {
     /// Returns the number of packs; their ranks are `0..packs()`.
     fn packs(&self) -> PackRank;
     /// Returns the bytes of pack `pack`, from its header to its trailer.
-    fn pack_len(&self, pack: PackRank) -> u64;
+    ///
+    /// # Errors
+    /// Fails where the store cannot be read.
+    fn pack_len(&self, pack: PackRank) -> Result<u64>;
     /// Returns the trailing hash of pack `pack`, as recorded.
-    fn pack_id(&self, pack: PackRank) -> ObjectId;
+    ///
+    /// # Errors
+    /// As [`PackStore::pack_len`].
+    fn pack_id(&self, pack: PackRank) -> Result<ObjectId>;
     /// Returns what to call pack `pack` in an error message.
     fn pack_name(&self, pack: PackRank) -> String;
     /// Returns the path to name in an error that concerns no single pack.
@@ -129,8 +139,15 @@ pub trait PackStore: Send + Sync {
     /// # Errors
     /// Fails where the pack ends before `buf` is full: never a short read.
     fn read_exact_at(&self, pack: PackRank, offset: u64, buf: &mut [u8]) -> Result<()>;
-    /// Returns the lowest-ranked entry of `id`, or `None` where no pack has it.
+    /// Returns the lowest-ranked entry of `id` that is not known to be damaged, else the lowest-ranked, or `None` where no pack has it.
     fn lookup(&self, id: &oid) -> Result<Option<Location>>;
+    /// Returns the entries that are known to be damaged, where there are any: any other copy counts before them.
+    ///
+    /// # Errors
+    /// Fails where that cannot be read.
+    fn damaged_entries(&self) -> Result<Option<Arc<DamagedEntries>>> {
+        Ok(None)
+    }
     /// Returns a commit's place in the graph, where that is known without reading the commit. `None` says nothing of whether it
     /// is there.
     fn commit_node(&self, _id: &oid) -> Result<Option<CommitNode>> {

@@ -160,7 +160,7 @@ pub fn resolve(
         }),
         failure: Mutex::new(None),
     };
-    let threads = if store.pack_len(pack) < PARALLEL_FROM {
+    let threads = if store.pack_len(pack)? < PARALLEL_FROM {
         1
     } else {
         options.threads.max(1)

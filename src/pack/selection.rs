@@ -27,16 +27,25 @@ impl Selection {
         }
     }
 
-    /// Selects everything that `store` has; of an object that is stored more than once, the copy in the lowest-ranked pack.
+    /// Selects everything that `store` has; of an object that is stored more than once, the copy in the lowest-ranked pack that
+    /// is not known to be damaged.
     ///
     /// # Errors
     /// Fails where an index cannot be read.
     pub fn all(store: &dyn PackStore) -> Result<Self> {
         let mut all = Selection::new(store.object_format());
         let mut met = OidTable::new(all.id_len);
-        for pack in 0..store.packs() {
+        let damaged = store.damaged_entries()?;
+        let rounds = if damaged.is_some() { 2 } else { 1 };
+        for (round, pack) in (0..rounds).flat_map(|round| (0..store.packs()).map(move |pack| (round, pack))) {
             let table = store.entries(pack)?;
             for row in 0..table.len() {
+                let is_damaged = damaged
+                    .as_ref()
+                    .is_some_and(|all| all.contains_key(&(pack, table.offsets[row])));
+                if is_damaged != (round == 1) {
+                    continue;
+                }
                 let id = table.oid(row);
                 // A single pack's index has no duplicates.
                 if store.packs() > 1 && !met.insert(id.as_bytes()).1 {

@@ -24,11 +24,21 @@ const BITS: usize = 63;
 pub(super) struct Suspects {
     objects: Vec<(usize, PackRank, ObjectId)>,
     packs: Vec<(usize, PackRank)>,
+    /// Every entry that is no good, told or only counted: pack, offset, object.
+    pub damaged: Vec<(PackRank, u64, ObjectId)>,
 }
 
 impl Suspects {
     pub fn add_object(&mut self, finding: usize, pack: PackRank, oid: ObjectId) {
         self.objects.push((finding, pack, oid));
+    }
+    /// Returns findings about objects, with packs and names.
+    pub fn objects(&self) -> &[(usize, PackRank, ObjectId)] {
+        &self.objects
+    }
+    /// Takes findings about objects out.
+    pub fn clear(&mut self, is_cleared: impl Fn(usize) -> bool) {
+        self.objects.retain(|(finding, ..)| !is_cleared(*finding));
     }
     pub fn add_pack(&mut self, finding: usize, pack: PackRank) {
         self.packs.push((finding, pack));
@@ -38,7 +48,7 @@ impl Suspects {
 /// Adds to the findings the references that they affect: with a full check those that reach the object, else those whose own
 /// object is in the same pack.
 pub(super) fn tell(check: &mut Check<'_>, snapshot: &Snapshot, tips: &[Tip], suspects: &Suspects) {
-    let Suspects { objects, packs } = suspects;
+    let Suspects { objects, packs, .. } = suspects;
     if objects.is_empty() && packs.is_empty() {
         return;
     }

@@ -17,10 +17,12 @@ mod affected;
 mod columns;
 mod dead;
 mod finding;
+mod healed;
 mod objects;
 mod packs;
 mod ref_log;
 mod refs;
+pub mod repair;
 mod structure;
 mod tables;
 
@@ -29,12 +31,17 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 pub use finding::{Code, Finding, REFS_NAMED, Severity};
+pub use repair::{Repairable, Repaired, repair};
 
 use crate::{
     archive::{Opened, Snapshot},
     error::{Error, Result},
-    format::{batch::ReadError, slot::Slot},
+    format::{
+        batch::{PackSpan, ReadError},
+        slot::Slot,
+    },
     media::{Disk, LocalDisk},
+    pack::PackRank,
 };
 
 /// How many findings of a kind are told of one pack; the rest is counted.
@@ -130,6 +137,9 @@ pub struct Report {
     pub not_checked: Vec<&'static str>,
     /// In the order in which they were found: the file from its start, then its packs, then the references.
     pub findings: Vec<Finding>,
+    /// What of it can be repaired; known after a full check.
+    #[serde(skip)]
+    pub repairable: Repairable,
 }
 
 /// Checks the newest state of the archive at `path`.
@@ -148,12 +158,14 @@ pub fn verify(path: &Path, options: Options<'_>) -> Result<Report> {
         checked: Checked::default(),
         not_checked: options.level.not_checked(),
         findings: vec![],
+        repairable: Repairable::default(),
     };
     let mut check = Check {
         level: options.level,
         threads: options.threads,
         findings: vec![],
         checked: Checked::default(),
+        repairable: Repairable::default(),
         on_progress: options.on_progress,
     };
     match Opened::open(options.disk, path) {
@@ -192,6 +204,7 @@ pub fn verify(path: &Path, options: Options<'_>) -> Result<Report> {
     }
     report.worst = check.findings.iter().map(|finding| finding.severity).max();
     (report.findings, report.checked) = (check.findings, check.checked);
+    report.repairable = check.repairable;
     Ok(report)
 }
 
@@ -201,6 +214,7 @@ struct Check<'a> {
     threads: usize,
     findings: Vec<Finding>,
     checked: Checked,
+    repairable: Repairable,
     on_progress: Option<&'a mut dyn FnMut(Progress)>,
 }
 
@@ -232,6 +246,14 @@ impl Check<'_> {
         self.find(Finding::new(severity, code, what));
     }
 
+    /// Returns where the packs lie. Where that cannot be told it is a finding.
+    fn pack_spans(&mut self, snapshot: &Snapshot) -> Vec<(PackRank, PackSpan)> {
+        snapshot.pack_spans().unwrap_or_else(|error| {
+            self.fail_with(Code::Pack, &error);
+            vec![]
+        })
+    }
+
     fn progress(&mut self, stage: &'static str, done: u64, total: u64, unit: &'static str) {
         if let Some(on_progress) = &mut self.on_progress {
             on_progress(Progress {
@@ -256,10 +278,10 @@ impl Check<'_> {
             Level::Standard => packs::check(self, snapshot, &mut suspects),
             Level::Full => objects::check(self, snapshot, &stored, &mut suspects),
         }
-        if self.level < Level::Full {
-            objects::tell_marks(self, &stored, &mut suspects);
-        }
+        healed::settle(self, snapshot, &mut suspects);
+        objects::tell_marks(self, snapshot, &stored, &mut suspects);
         let tips = refs::check(self, snapshot, &mut suspects);
+        healed::note_lost(self, snapshot, &suspects);
         affected::tell(self, snapshot, &tips, &suspects);
     }
 }

@@ -39,8 +39,6 @@ struct Whole {
     kinds: HashMap<PackRank, Vec<u8>>,
     /// Generations as they are stored, and parents.
     graph: HashMap<ObjectId, (u32, Vec<ObjectId>, u64)>,
-    /// Copies that are no good, with the findings that say so.
-    damaged: Vec<(ObjectId, PackRank, usize)>,
 }
 
 /// Links from one pack into another: for each entry a bit for each kind that a link says it has.
@@ -51,7 +49,7 @@ pub(super) fn check(check: &mut Check<'_>, snapshot: &Snapshot, stored: &Stored,
     let mut whole = Whole::default();
     let cross = CrossLinks::default();
     let finder = Finder::new(snapshot);
-    for (rank, span) in snapshot.pack_spans() {
+    for (rank, span) in check.pack_spans(snapshot) {
         match snapshot.entries(rank) {
             Ok(table) => check_pack(
                 check,
@@ -70,8 +68,6 @@ pub(super) fn check(check: &mut Check<'_>, snapshot: &Snapshot, stored: &Stored,
     }
     check_kinds(check, snapshot, &whole, cross, suspects);
     check_generations(check, &whole);
-    tell_marks(check, stored, suspects);
-    tell_copies(check, snapshot, &whole);
 }
 
 #[expect(clippy::too_many_arguments, reason = "one step of a loop with its state")]
@@ -148,7 +144,11 @@ fn check_pack(
         (finding.oid, finding.pack_offset, finding.offset) = (Some(*oid), Some(*offset), Some(span.at + offset));
         check.find(finding);
         suspects.add_object(check.findings.len() - 1, rank, *oid);
-        whole.damaged.push((*oid, rank, check.findings.len() - 1));
+    }
+    if !resolved.damaged.is_empty() {
+        check.repairable.packs.insert(span.txn);
+        let damaged = resolved.damaged.iter().map(|damage| (rank, damage.offset, damage.oid));
+        suspects.damaged.extend(damaged);
     }
     for dangling in &resolved.dangling {
         let mut finding = match dangling.from {
@@ -340,7 +340,7 @@ fn check_kinds(check: &mut Check<'_>, snapshot: &Snapshot, whole: &Whole, cross:
             };
             let what = format!("a link says that the object is a {kind}, which it is not");
             let mut finding = Finding::new(Severity::Damage, Code::Kind, what);
-            (finding.oid, finding.pack) = (Some(table.oid(row).to_owned()), Some(snapshot.pack_id(rank)));
+            (finding.oid, finding.pack) = (Some(table.oid(row).to_owned()), snapshot.pack_id(rank).ok());
             finding.pack_offset = Some(*offset);
             check.find(finding);
             suspects.add_object(check.findings.len() - 1, rank, table.oid(row).to_owned());
@@ -349,10 +349,16 @@ fn check_kinds(check: &mut Check<'_>, snapshot: &Snapshot, whole: &Whole, cross:
 }
 
 /// Tells of objects that an earlier run found damaged and this one did not look at or did not find so.
-pub(super) fn tell_marks(check: &mut Check<'_>, stored: &Stored, suspects: &mut Suspects) {
+pub(super) fn tell_marks(check: &mut Check<'_>, snapshot: &Snapshot, stored: &Stored, suspects: &mut Suspects) {
+    // A later row may say that the pack is sound, and another copy may count in the place of a damaged one.
+    let lost: HashSet<ObjectId> = snapshot.damaged_objects().unwrap_or_default().into_iter().collect();
     let told: HashSet<ObjectId> = check.findings.iter().filter_map(|finding| finding.oid).collect();
     let mut marked = HashSet::new();
-    for mark in stored.marks.iter().filter(|mark| !told.contains(&mark.oid)) {
+    for mark in stored
+        .marks
+        .iter()
+        .filter(|mark| !told.contains(&mark.oid) && lost.contains(&mark.oid))
+    {
         if !marked.insert((mark.oid, mark.pack_txn)) {
             continue;
         }
@@ -361,21 +367,5 @@ pub(super) fn tell_marks(check: &mut Check<'_>, stored: &Stored, suspects: &mut 
         (finding.oid, finding.txn, finding.pack_offset) = (Some(mark.oid), Some(mark.pack_txn), Some(mark.offset));
         check.find(finding);
         suspects.add_object(check.findings.len() - 1, 0, mark.oid);
-    }
-}
-
-/// Adds to findings about damaged objects where a good copy is.
-fn tell_copies(check: &mut Check<'_>, snapshot: &Snapshot, whole: &Whole) {
-    let bad: HashSet<(ObjectId, PackRank)> = whole.damaged.iter().map(|(oid, rank, _)| (*oid, *rank)).collect();
-    for (oid, rank, finding) in &whole.damaged {
-        let other = whole
-            .kinds
-            .keys()
-            .filter(|other| *other != rank && !bad.contains(&(*oid, **other)));
-        let mut copies = other.filter(|other| snapshot.entries(**other).is_ok_and(|table| table.find(oid).is_some()));
-        if let Some(copy) = copies.next() {
-            let what = &mut check.findings[*finding].what;
-            *what = format!("{what}; a good copy is in pack {}", snapshot.pack_id(*copy));
-        }
     }
 }

@@ -22,7 +22,7 @@ const WAITING: usize = 8;
 /// Checks all packs.
 pub(super) fn check(check: &mut Check<'_>, snapshot: &Snapshot, suspects: &mut Suspects) {
     let total = snapshot.state().footer.totals.pack_bytes;
-    for (rank, span) in snapshot.pack_spans() {
+    for (rank, span) in check.pack_spans(snapshot) {
         check_pack(check, snapshot, rank, span, total, suspects);
     }
 }
@@ -68,6 +68,8 @@ pub(super) fn check_pack(
         check.find(finding);
         suspects.add_object(check.findings.len() - 1, rank, entry.oid);
     }
+    let damaged = found.entries.iter().map(|entry| (rank, entry.place.start, entry.oid));
+    suspects.damaged.extend(damaged);
     let hash_fits = found.hash == Some(span.id) && found.trailer == span.id.as_slice();
     let explained = !found.entries.is_empty() || !found.unreadable.is_empty();
     let header_fits = match (&table, header::parse_pack_header(&found.header)) {

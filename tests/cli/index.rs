@@ -48,9 +48,9 @@ fn r20_a_push_without_a_terminal_catches_up_itself() {
     assert_eq!(unproven(&s), 0);
 }
 
-/// R19: damage is named, noted once, told by every later command, and never served.
+/// R19: damage is named, noted once, told by every later command, never served, and healed by the next push.
 #[test]
-fn damage_is_named_and_noted_once() {
+fn r19_damage_is_named_and_noted_once() {
     let s = fixture("sha1");
     let path = s.path("app.znippy");
     let mut bytes = fs::read(&path).unwrap();
@@ -67,6 +67,7 @@ fn damage_is_named_and_noted_once() {
     assert_eq!(size(&path), noted, "noted once");
     let json: Value = serde_json::from_str(&s.ok("", "znippy info --json app").stdout).unwrap();
     assert_ne!(json["damaged_objects"], 0);
+    s.fails("", "git clone -q --mirror \"znippy::$A/app\" clone");
     s.ok("work", "commit three");
     let pushed = s.ok("work", "git push \"znippy::$A/app\" main");
     assert!(
@@ -74,7 +75,7 @@ fn damage_is_named_and_noted_once() {
         "the next push tells: {}",
         pushed.stderr
     );
-    s.fails("", "git clone -q --mirror \"znippy::$A/app\" clone");
+    s.ok("", "git clone -q --mirror \"znippy::$A/app\" clone");
 }
 
 /// R20: there is one maintainer of an archive, which a lock byte of its own tells.

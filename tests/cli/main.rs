@@ -15,6 +15,7 @@ mod output;
 mod parity;
 mod races;
 mod refs;
+mod repair;
 mod unlock;
 mod update;
 mod verify;

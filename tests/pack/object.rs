@@ -131,11 +131,11 @@ impl PackStore for Forged {
     fn packs(&self) -> PackRank {
         1
     }
-    fn pack_len(&self, _: PackRank) -> u64 {
-        self.bytes.len() as u64
+    fn pack_len(&self, _: PackRank) -> Result<u64> {
+        Ok(self.bytes.len() as u64)
     }
-    fn pack_id(&self, _: PackRank) -> ObjectId {
-        ObjectId::null(Kind::Sha1)
+    fn pack_id(&self, _: PackRank) -> Result<ObjectId> {
+        Ok(ObjectId::null(Kind::Sha1))
     }
     fn pack_name(&self, _: PackRank) -> String {
         "forged".into()

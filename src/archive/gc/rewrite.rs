@@ -139,7 +139,9 @@ impl Rewrite {
             crc32s: vec![0; count],
         };
         row.index = (count >= object_index::MIN_OBJECTS).then(|| object_index::encode(&row.objects));
-        let old_len: u64 = (0..source.packs()).map(|rank| source.pack_len(rank)).sum();
+        let old_len: u64 = (0..source.packs())
+            .map(|rank| source.pack_len(rank))
+            .sum::<Result<_>>()?;
         row.pack = (count > 0).then(|| PackMeta {
             len: most_bytes(old_len),
             id: ObjectId::null(kind),
@@ -469,11 +471,11 @@ impl PackStore for WrittenPack<'_> {
     fn packs(&self) -> PackRank {
         1
     }
-    fn pack_len(&self, _: PackRank) -> u64 {
-        self.pack.len
+    fn pack_len(&self, _: PackRank) -> Result<u64> {
+        Ok(self.pack.len)
     }
-    fn pack_id(&self, _: PackRank) -> ObjectId {
-        self.pack.id
+    fn pack_id(&self, _: PackRank) -> Result<ObjectId> {
+        Ok(self.pack.id)
     }
     fn pack_name(&self, _: PackRank) -> String {
         format!("{} of the new {}", self.pack.id, self.path.display())

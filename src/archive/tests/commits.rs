@@ -55,7 +55,7 @@ fn pushes_are_found_again_small_and_large() {
     let mut bytes = vec![0; 5020];
     snapshot.read_exact_at(4, 0, &mut bytes).unwrap();
     assert!(snapshot.read_exact_at(4, 1, &mut bytes).is_err());
-    assert_eq!(bytes[5000..], *snapshot.pack_id(4).as_slice());
+    assert_eq!(bytes[5000..], *snapshot.pack_id(4).unwrap().as_slice());
     assert_eq!(snapshot.entries(3).unwrap().len(), 10_000);
     let info = snapshot.info().unwrap();
     assert_eq!((info.packs, info.objects, info.refs), (5, 11_003, 5));

@@ -72,7 +72,7 @@ fn every_flipped_byte_is_noticed() {
                 // Without a pack, others have other ranks.
                 let place = |snapshot: &Snapshot| {
                     let found = snapshot.lookup(&oid(n))?;
-                    Ok::<_, Error>(found.map(|at| (snapshot.pack_id(at.pack), at.offset, at.crc32)))
+                    Ok::<_, Error>(found.map(|at| (snapshot.pack_id(at.pack).unwrap(), at.offset, at.crc32)))
                 };
                 if let Ok(found) = place(&snapshot) {
                     let expected = place(&good).unwrap();

@@ -142,7 +142,11 @@ fn ask_everything(bytes: Vec<u8>) {
     }
     for rank in 0..snapshot.packs().min(100) {
         let _ = (snapshot.entries(rank), snapshot.pack_id(rank));
-        let _ = snapshot.read_exact_at(rank, snapshot.pack_len(rank).saturating_sub(20), &mut [0; 20]);
+        let _ = snapshot.read_exact_at(
+            rank,
+            snapshot.pack_len(rank).unwrap_or(0).saturating_sub(20),
+            &mut [0; 20],
+        );
     }
     for block in &state.footer.blocks {
         let Ok(batch) = Batch::load(medium.as_ref(), *block, Kind::Sha1) else {

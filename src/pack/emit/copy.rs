@@ -21,7 +21,7 @@ pub fn copy_verbatim(
     out: &mut dyn Write,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<()> {
-    let (len, id) = (store.pack_len(pack), store.pack_id(pack));
+    let (len, id) = (store.pack_len(pack)?, store.pack_id(pack)?);
     let invalid = |why: String| Error::InvalidPack {
         name: store.pack_name(pack),
         why,

@@ -85,7 +85,7 @@ impl<'a> Order<'a> {
                 .map(|row| table.offsets[row as usize]),
         );
         let entries_end = store
-            .pack_len(pack)
+            .pack_len(pack)?
             .saturating_sub(store.object_format().len_in_bytes() as u64);
         let mut at = 0;
         for index in first..last {

@@ -161,8 +161,8 @@ pub(super) fn object_hasher(format: gix_hash::Kind, kind: Kind, size: u64) -> Ha
 /// Hashes the whole pack; returns what it hashes to where that is not its id.
 pub(super) fn hash_pack(shared: &Shared<'_>) -> Result<Option<ObjectId>> {
     let (store, pack) = (shared.store, shared.pack);
-    let id = store.pack_id(pack);
-    let end = store.pack_len(pack).saturating_sub(id.as_slice().len() as u64);
+    let id = store.pack_id(pack)?;
+    let end = store.pack_len(pack)?.saturating_sub(id.as_slice().len() as u64);
     let mut hasher = hasher(id.kind());
     let mut chunk = vec![0; CHUNK];
     let mut at = 0;

@@ -38,7 +38,7 @@ impl Families {
     /// Reads all entry headers, in one go through the pack.
     pub fn scan(store: &dyn PackStore, pack: PackRank, table: &EntryTable) -> Result<Families> {
         let format = store.object_format();
-        let entries_end = store.pack_len(pack).saturating_sub(format.len_in_bytes() as u64);
+        let entries_end = store.pack_len(pack)?.saturating_sub(format.len_in_bytes() as u64);
         let count = table.len();
         let rows = rows_by_offset(&table.offsets);
         let mut starts: Vec<u64> = rows.iter().map(|row| table.offsets[*row as usize]).collect();

@@ -223,7 +223,7 @@ fn proven(snapshot: &Snapshot, pack: &DiskPack, tips: &[ObjectId], relies_on: &m
     Ok(NewPack {
         data: file.into(),
         path: SPOOL.into(),
-        id: pack.pack_id(0),
+        id: pack.pack_id(0)?,
         entries,
         proof: proven.proof,
         commits: proven.commits,

@@ -244,11 +244,11 @@ impl PackStore for InMemory<'_> {
     fn packs(&self) -> PackRank {
         1
     }
-    fn pack_len(&self, _: PackRank) -> u64 {
-        self.pack.bytes().len() as u64
+    fn pack_len(&self, _: PackRank) -> znippy::Result<u64> {
+        Ok(self.pack.bytes().len() as u64)
     }
-    fn pack_id(&self, _: PackRank) -> ObjectId {
-        self.pack.id
+    fn pack_id(&self, _: PackRank) -> znippy::Result<ObjectId> {
+        Ok(self.pack.id)
     }
     fn pack_name(&self, _: PackRank) -> String {
         "pack".into()

@@ -1,0 +1,156 @@
+//! Writes objects, each whole, into a pack on the local disk.
+
+use std::{
+    fs::File,
+    io::{self, Write},
+    os::unix::fs::FileExt,
+    path::Path,
+};
+
+use gix_hash::{ObjectId, oid};
+use gix_zlib::{
+    Compression, Status,
+    stream::deflate::{Compress, FlushCompress},
+};
+
+use super::{
+    EntryTable, Kind,
+    disk::DiskPack,
+    header::{EntryKind, PACK_HEADER_LEN, kind_code, pack_header, write_entry_header},
+};
+use crate::error::{Error, Result};
+
+const COPY_CHUNK: usize = 1 << 20;
+
+/// A pack that is being written.
+pub struct WholePack<'a> {
+    file: File,
+    /// What to call it in errors.
+    path: &'a Path,
+    format: gix_hash::Kind,
+    /// Where the next entry goes.
+    position: u64,
+    entries: Vec<Entry>,
+}
+
+struct Entry {
+    oid: ObjectId,
+    kind: u8,
+    size: u64,
+    offset: u64,
+    crc32: u32,
+}
+
+impl<'a> WholePack<'a> {
+    /// Starts a pack in an empty file, which is called `path` in errors.
+    pub fn new(file: File, path: &'a Path, format: gix_hash::Kind) -> WholePack<'a> {
+        WholePack {
+            file,
+            path,
+            format,
+            position: PACK_HEADER_LEN,
+            entries: vec![],
+        }
+    }
+
+    /// Adds an object, unless its content is that of another one: then nothing is added, and the answer is false. Must not be
+    /// called twice for an object.
+    ///
+    /// # Errors
+    /// Fails where the file cannot be written.
+    pub fn add(&mut self, id: &oid, kind: Kind, data: &[u8]) -> Result<bool> {
+        if !has_id(id, kind, data) {
+            return Ok(false);
+        }
+        let mut entry = Vec::new();
+        write_entry_header(EntryKind::Base(kind), data.len() as u64, &mut entry);
+        deflate(data, &mut entry).map_err(Error::io(self.path, "compress objects for"))?;
+        self.file
+            .write_all_at(&entry, self.position)
+            .map_err(Error::io(self.path, "write"))?;
+        self.entries.push(Entry {
+            oid: id.to_owned(),
+            kind: kind_code(kind),
+            size: data.len() as u64,
+            offset: self.position,
+            crc32: crc32fast::hash(&entry),
+        });
+        self.position += entry.len() as u64;
+        Ok(true)
+    }
+
+    /// Returns the number of objects so far.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Returns whether there is no object yet.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Writes header and trailing hash. Kinds and sizes are in the pack's table.
+    ///
+    /// # Errors
+    /// Fails where the file cannot be written or read.
+    pub fn finish(mut self) -> Result<DiskPack> {
+        let objects =
+            u32::try_from(self.len()).map_err(|_| Error::Invalid("a pack cannot hold 2^32 objects".into()))?;
+        let put = |bytes: &[u8], at| self.file.write_all_at(bytes, at).map_err(Error::io(self.path, "write"));
+        put(&pack_header(objects), 0)?;
+        let mut hasher = gix_hash::hasher(self.format);
+        let (mut chunk, mut at) = (vec![0; COPY_CHUNK], 0);
+        while at < self.position {
+            let part = &mut chunk[..(COPY_CHUNK as u64).min(self.position - at) as usize];
+            self.file
+                .read_exact_at(part, at)
+                .map_err(Error::io(self.path, "read"))?;
+            hasher.update(part);
+            at += part.len() as u64;
+        }
+        let id = hasher
+            .try_finalize()
+            .map_err(|error| Error::Invalid(format!("the new pack cannot be hashed: {error}")))?;
+        put(id.as_slice(), self.position)?;
+        self.entries.sort_unstable_by_key(|entry| entry.oid);
+        let entries = &self.entries;
+        let table = EntryTable {
+            oids: entries.iter().flat_map(|entry| entry.oid.as_slice().to_vec()).collect(),
+            oid_len: self.format.len_in_bytes(),
+            kinds: entries.iter().map(|entry| entry.kind).collect(),
+            sizes: entries.iter().map(|entry| entry.size).collect(),
+            offsets: entries.iter().map(|entry| entry.offset).collect(),
+            crc32s: entries.iter().map(|entry| entry.crc32).collect(),
+        };
+        (&self.file).flush().map_err(Error::io(self.path, "write"))?;
+        DiskPack::with_file(self.file, self.path, table, id)
+    }
+}
+
+/// Returns whether an object is what its id says.
+fn has_id(id: &oid, kind: Kind, data: &[u8]) -> bool {
+    let mut hasher = gix_hash::hasher(id.kind());
+    hasher.update(format!("{kind} {}\0", data.len()).as_bytes());
+    hasher.update(data);
+    hasher.try_finalize().is_ok_and(|found| *found == *id)
+}
+
+fn deflate(data: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+    let mut compress = Compress::new(Compression::BEST_SPEED);
+    let mut filled = out.len();
+    // What hardly compresses grows by a few bytes a block.
+    out.resize(filled + data.len() + data.len() / 1000 + 64, 0);
+    loop {
+        let (read, before) = (compress.total_in() as usize, compress.total_out());
+        let status = compress
+            .compress(&data[read..], &mut out[filled..], FlushCompress::Finish)
+            .map_err(io::Error::other)?;
+        filled += (compress.total_out() - before) as usize;
+        match status {
+            Status::StreamEnd => break,
+            _ => out.resize(out.len() + out.len() / 4 + 4096, 0),
+        }
+    }
+    out.truncate(filled);
+    Ok(())
+}
