@@ -3,7 +3,10 @@
 //! git does not hash what it copies from its packs, and grafts or a shallow history make it leave objects out without a
 //! word: a pack that was merely built is not yet one that can be cloned.
 
-use std::sync::{Mutex, PoisonError};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::{Mutex, PoisonError},
+};
 
 use gix_hash::{ObjectId, oid};
 
@@ -183,41 +186,39 @@ fn author_name(line: &[u8]) -> &[u8] {
 /// Gives each commit its generation: 1 more than the greatest of its parents'. A parent's that is not known makes it 0, which
 /// means "not known" in turn.
 fn number(commits: &mut [CommitRow], archive: Option<&Snapshot>) -> Result<()> {
-    let row_of = |commits: &[CommitRow], id: &ObjectId| commits.binary_search_by_key(id, |commit| commit.oid).ok();
-    let mut outside = std::collections::HashMap::new();
-    let mut done = vec![false; commits.len()];
-    for start in 0..commits.len() {
-        let mut stack = vec![start];
-        while let Some(&at) = stack.last() {
-            if done[at] {
-                stack.pop();
-                continue;
+    // The rows of all parents, one after the other: each is sought once, however often a commit is come back to.
+    let (mut rows, mut ends) = (Vec::with_capacity(commits.len()), Vec::with_capacity(commits.len()));
+    let mut outside = HashMap::new();
+    for commit in &*commits {
+        for parent in &commit.parents {
+            let found = commits.binary_search_by_key(parent, |commit| commit.oid).ok();
+            if let (None, Entry::Vacant(vacant)) = (found, outside.entry(*parent)) {
+                let known = archive.map(|archive| archive.commit_generation(parent)).transpose()?;
+                vacant.insert(known.flatten());
             }
-            let pending = commits[at]
-                .parents
-                .iter()
-                .filter_map(|id| row_of(commits, id))
-                .filter(|row| !done[*row]);
-            let pending: Vec<usize> = pending.collect();
-            if !pending.is_empty() {
-                stack.extend(pending);
+            rows.push(found);
+        }
+        ends.push(rows.len());
+    }
+    let parents_of = |at: usize| at.checked_sub(1).map_or(0, |before| ends[before])..ends[at];
+    let mut done = vec![false; commits.len()];
+    let mut stack = Vec::new();
+    for start in 0..commits.len() {
+        stack.push(start);
+        while let Some(&at) = stack.last() {
+            let parents = &rows[parents_of(at)];
+            let waiting = stack.len();
+            if !done[at] {
+                stack.extend(parents.iter().flatten().copied().filter(|row| !done[*row]));
+            }
+            if stack.len() > waiting {
                 continue;
             }
             let mut greatest = Some(0);
-            for parent in commits[at].parents.clone() {
-                let generation = match row_of(commits, &parent) {
-                    Some(row) => Some(commits[row].generation).filter(|generation| *generation > 0),
-                    None => match outside.get(&parent) {
-                        Some(known) => *known,
-                        None => {
-                            let found = archive
-                                .map(|archive| archive.commit_generation(&parent))
-                                .transpose()?
-                                .flatten();
-                            outside.insert(parent, found);
-                            found
-                        }
-                    },
+            for (id, row) in commits[at].parents.iter().zip(parents) {
+                let generation = match row {
+                    Some(row) => Some(commits[*row].generation).filter(|generation| *generation > 0),
+                    None => outside[id],
                 };
                 greatest = greatest.zip(generation).map(|(a, b)| a.max(b));
             }

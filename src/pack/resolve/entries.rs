@@ -11,7 +11,7 @@ use crate::pack::{Kind, delta, header};
 /// Bytes read at once where an entry is not held.
 const CHUNK: usize = 256 * 1024;
 /// No zlib stream grows by more than this factor: what claims to is damaged, and no memory is taken for it.
-const MAX_INFLATION: u64 = 1032;
+pub(super) const MAX_INFLATION: u64 = 1032;
 
 /// Compressed data is seldom longer than the object, and then by little: never by so much besides twice the object.
 const ROOM: u64 = 1 << 20;

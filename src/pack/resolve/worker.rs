@@ -4,7 +4,7 @@ use std::sync::{Arc, atomic::Ordering};
 
 use gix_zlib::Decompress;
 
-use super::{Damage, Kind, Shared, families::NONE};
+use super::{Damage, Kind, Shared, entries::MAX_INFLATION, families::NONE};
 use crate::{
     error::{Error, Result},
     pack::{
@@ -128,20 +128,24 @@ impl<'a, 'b> Worker<'a, 'b> {
 
     /// Reads and checks a root. Returns it where deltas are made from it.
     fn root(&mut self, at: u32) -> Result<(Kind, Option<IndexedTree>), Trouble> {
-        let mut head = [0; header::MAX_ENTRY_HEADER_LEN];
         let (start, end) = self.place(at);
-        let head = &mut head[..(end - start).min(header::MAX_ENTRY_HEADER_LEN as u64) as usize];
-        self.shared.store.read_exact_at(self.shared.pack, start, head)?;
-        let entry = header::parse_entry_header(head, self.shared.store.object_format())?;
+        let is_leaf = self.shared.families.first_child[at as usize] == NONE;
+        if is_leaf && end - start >= STREAM_FROM / MAX_INFLATION {
+            let mut head = [0; header::MAX_ENTRY_HEADER_LEN];
+            self.shared.store.read_exact_at(self.shared.pack, start, &mut head)?;
+            let entry = header::parse_entry_header(&head, self.shared.store.object_format())?;
+            if let EntryKind::Base(Kind::Blob) = entry.kind
+                && entry.size >= STREAM_FROM
+            {
+                self.stream(at, Kind::Blob, entry.size, entry.len)?;
+                return Ok((Kind::Blob, None));
+            }
+        }
+        self.read(at)?;
+        let entry = header::parse_entry_header(&self.compressed, self.shared.store.object_format())?;
         let EntryKind::Base(kind) = entry.kind else {
             return Err("its header has changed".into());
         };
-        let is_leaf = self.shared.families.first_child[at as usize] == NONE;
-        if is_leaf && kind == Kind::Blob && entry.size >= STREAM_FROM {
-            self.stream(at, kind, entry.size, entry.len)?;
-            return Ok((kind, None));
-        }
-        self.read(at)?;
         let data = self.inflated(entry.len, entry.size, Vec::new())?;
         let tree = self.check(at, kind, data, &IndexedTree::default())?;
         Ok((kind, (!is_leaf).then_some(tree)))
