@@ -1,6 +1,6 @@
 //! Fetches into a repository that has something already.
 
-use crate::common::{Side, parity, reachable};
+use crate::common::{Side, parity, reachable, refs_of};
 
 const CLONED: &str = "$ git init -q work
     work$ commit one two
@@ -132,6 +132,48 @@ fn every_step_of_a_history() {
     }
     side.sandbox.ok("reader", "git fsck --full --strict --no-dangling");
     assert_eq!(reachable(&side.sandbox, "work"), reachable(&side.sandbox, "reader"));
+}
+
+/// In short what `bench/history` does with a real history.
+#[test]
+fn after_each_step_three_readers_have_what_git_brings() {
+    const STEPS: usize = 8;
+    let readers = [
+        ("all", "clone -q --no-checkout", "fetch -q"),
+        (
+            "one",
+            "clone -q --bare --no-tags",
+            "fetch -q --no-tags origin +refs/heads/main:refs/heads/main",
+        ),
+        ("mirror", "clone -q --mirror", "remote update --prune"),
+    ];
+    let sides = [Side::bare("sha1", &[]), Side::archive("sha1", &[])];
+    for side in &sides {
+        side.play("$ rich work\n work$ history 40 main h");
+    }
+    for step in 0..STEPS {
+        for side in &sides {
+            let at = 4 * (STEPS - 1 - step);
+            let second = if step % 3 == 0 { "" } else { "main~5:refs/heads/second" };
+            let push = format!("git push -q --force $URL main~{at}:refs/heads/main {second}");
+            side.sandbox.ok("work", &push);
+            for (name, clone, fetch) in readers {
+                match step {
+                    0 => side.sandbox.ok("", &format!("git {clone} $URL {name}")),
+                    _ => side.sandbox.ok(name, &format!("git {fetch}")),
+                };
+                side.sandbox.ok(name, "git fsck --full --strict --no-dangling");
+            }
+        }
+        let [git, ours] = &sides;
+        for (name, ..) in readers {
+            let objects = "git cat-file --batch-all-objects --batch-check";
+            let theirs = (refs_of(&git.sandbox, name), git.sandbox.ok(name, objects).stdout);
+            let found = (refs_of(&ours.sandbox, name), ours.sandbox.ok(name, objects).stdout);
+            assert_eq!(theirs.0, found.0, "references of {name} after step {step}");
+            assert_eq!(theirs.1, found.1, "objects of {name} after step {step}");
+        }
+    }
 }
 
 #[test]
