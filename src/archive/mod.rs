@@ -23,6 +23,7 @@ mod parents;
 mod place_refs;
 mod prepare;
 mod prove;
+mod rebuild;
 mod settle;
 #[cfg(test)]
 mod tests;
@@ -48,6 +49,7 @@ pub use open::Snapshot;
 pub use parents::Theirs;
 pub(crate) use prove::Commits;
 pub use prove::{Proven, prove};
+pub use rebuild::rebuild_footer;
 
 use crate::{
     format::columns::{CommitRow, Proof},

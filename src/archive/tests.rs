@@ -14,6 +14,7 @@ mod identity;
 mod marks;
 mod merging;
 mod races;
+mod rebuild;
 mod references;
 mod tails;
 

@@ -13,17 +13,18 @@ use super::{
     durability::Arm,
     locking::{self, take_lock},
     merge,
-    open::{describe_loss, is_same_file, open_file, read_head_bytes},
+    open::{describe_loss, is_same_file, open_file, read_error, read_head_bytes},
     prepare::{Addition, prepare},
     settle::{check_own_header, check_still_ours, next_slot, refuse_unsafe, settle_tail, take_back, write_slot},
 };
 use crate::{
     error::{Error, Result},
     format::{
+        batch::ReadError,
         commit::EncodedCommit,
         head::{self, Changing, Head},
         recover::{Recovered, Scrutiny, State, Tail, recover},
-        slot::SLOT_LEN,
+        slot::{SLOT_LEN, Slot},
     },
     media::{Disk, DiskFile, LockReach, Stat},
 };
@@ -42,7 +43,12 @@ const FIRST_WRITE: u64 = 1;
 pub struct Handle {
     arm: Box<dyn Arm>,
     open: Option<Open>,
+    /// What to do where the newest footer cannot be read; else that is refused.
+    pub mend: Option<Mend>,
 }
+
+/// Finds a state to continue where the footer that a slot names cannot be read.
+pub type Mend = fn(&Path, &Arc<dyn DiskFile>, Slot, u64, Recovered) -> Result<Recovered, ReadError>;
 
 impl Handle {
     /// Makes a handle that opens the archive when it is first used.
@@ -50,6 +56,7 @@ impl Handle {
         Handle {
             arm: durability.arm(),
             open: None,
+            mend: None,
         }
     }
 
@@ -183,7 +190,7 @@ pub fn with_handle<T>(
                 if stat.links == 0 {
                     break;
                 }
-                let view = look(path, &file, head, stat.len, basis, residence.as_deref())?;
+                let view = look(path, &file, head, stat.len, basis, residence.as_deref(), handle.mend)?;
                 (Box::new(head::changing(&bytes)), view)
             }
         };
@@ -247,6 +254,7 @@ fn look(
     len: u64,
     basis: Option<&Snapshot>,
     residence: Option<&str>,
+    mend: Option<Mend>,
 ) -> Result<View> {
     let recover = |scrutiny| {
         recover(file.as_ref(), &head, len, Some(scrutiny)).map_err(|error| describe_loss(path, &head, len, error))
@@ -263,7 +271,10 @@ fn look(
     let (recovered, beyond) = match resident {
         Some((found, commits)) => (found, Beyond::Resident(commits)),
         None => {
-            let found = recover(Scrutiny::EveryByte)?;
+            let mut found = recover(Scrutiny::EveryByte)?;
+            if let (Some(mend), Some(slot), None, None) = (mend, head.newest_slot(), found.slot, found.truncated) {
+                found = mend(path, file, slot, len, found).map_err(|error| read_error(path, error))?;
+            }
             // A slot that skips damage is written again: the sync that was to cover it may have failed.
             let is_plain = found.slot.is_some_and(|slot| slot.append == slot.footer_end);
             let settled = found.tail == Tail::Clean && is_plain && head.is_readable();
@@ -435,7 +446,7 @@ impl Writer<'_> {
         let Writer { path, file, .. } = self;
         if let Beyond::Resident(_) = self.view.beyond {
             // Now every byte counts.
-            self.view = look(path, file, self.view.head.clone(), self.len, None, None)?;
+            self.view = look(path, file, self.view.head.clone(), self.len, None, None, None)?;
         }
         let View {
             head,
@@ -471,6 +482,16 @@ impl Writer<'_> {
 /// Makes durable what lies beyond the slot.
 pub fn confirm(mut writer: Writer<'_>) -> Result<()> {
     writer.confirm()
+}
+
+/// Writes the older of the two slots anew, so that both name the newest state. What a sync must have covered, it has: the newer slot
+/// names it.
+pub fn restate_slot(writer: Writer<'_>) -> Result<()> {
+    let Writer { path, file, view, .. } = &writer;
+    if matches!(view.beyond, Beyond::Nothing) {
+        write_slot(file.as_ref(), &next_slot(&view.head, &view.recovered.state)).map_err(write_error(path))?;
+    }
+    Ok(())
 }
 
 /// Returns the directory that has the archive's name in it.

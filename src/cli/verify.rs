@@ -56,7 +56,8 @@ What to do:
   Damage to dead bytes says that the disk is not to be trusted.
 
 Repair:
-  With --repair every archive is checked with --full first. Objects of which no good copy is left are taken from the
+  With --repair every archive is checked with --full first. A newest footer that cannot be read is made again from the rows of
+  its commit; where those are damaged too, the state before it counts again, which is told. Objects of which no good copy is left are taken from the
   repository that --from names, hashed, and appended as a pack; damaged copies are marked, so that nobody uses them where
   there is a good one. All of that is ordinary commits: the damaged bytes stay until a `znippy gc`. Then the archive is
   checked again, and that is what is told and decides about the exit code: 0 or 1, because marked bytes are a warning until
@@ -121,13 +122,19 @@ pub fn run(args: &Args, output: &mut Output) -> Done {
     each(&args.paths, args.json, output, |path, output| {
         let mut report = check(path, level, output)?;
         let mut repaired = vec![];
-        if args.repair {
-            repaired = repair(args, &report, output)?;
-            for text in &repaired {
+        // What a damaged footer hid may need a repair of its own.
+        for _ in 0..if args.repair { 2 } else { 0 } {
+            let hid_some = report.repairable.footer;
+            let done = repair(args, &report, output)?;
+            for text in &done {
                 output.note(&format!("{}: {text}", report.path.display()));
             }
-            if !repaired.is_empty() {
+            if !done.is_empty() {
                 report = check(path, level, output)?;
+            }
+            repaired.extend(done);
+            if !hid_some {
+                break;
             }
         }
         let exit = exit_of(&report);
@@ -180,7 +187,7 @@ fn repair(args: &Args, report: &Report, output: &Output) -> anyhow::Result<Vec<S
     for warning in &done.warnings {
         output.warning(&format!("{}: {warning}", report.path.display()));
     }
-    let mut texts = vec![];
+    let mut texts = Vec::from_iter(done.footer);
     let plural = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     if done.objects > 0 {
         texts.push(format!("{} stored again", plural(done.objects, "object")));

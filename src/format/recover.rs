@@ -426,7 +426,7 @@ pub fn recover(
 }
 
 /// Accepts whole commits beyond the confirmed state and classifies what stops it.
-fn follow_tail(medium: &dyn Medium, recovered: &mut Recovered, len: u64, scrutiny: Scrutiny<'_>) {
+pub fn follow_tail(medium: &dyn Medium, recovered: &mut Recovered, len: u64, scrutiny: Scrutiny<'_>) {
     let mut commits = 0;
     loop {
         let state = &recovered.state;

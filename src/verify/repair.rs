@@ -3,6 +3,8 @@
 //! Everything that is done is an ordinary commit, so that a crash leaves the archive before or after it, and a run that was
 //! interrupted can be made again:
 //!
+//! 0. Where the newest footer cannot be read, the state that it described is made again from the rows of its commit, or the one
+//!    before it is continued.
 //! 1. Objects of which no good copy is left are asked for. What comes is hashed, what it refers to and is missing too is asked
 //!    for in turn, and all of it becomes one pack.
 //! 2. An index row about each pack with damaged entries says which they are: from then on look-ups take the other copy, and a gc
@@ -49,6 +51,8 @@ pub struct Repairable {
     pub lost: Vec<ObjectId>,
     /// Transactions whose packs have damaged entries.
     pub packs: HashSet<u64>,
+    /// The newest footer cannot be read: an earlier state is shown, and no push is taken.
+    pub footer: bool,
 }
 
 /// What a repair did.
@@ -60,6 +64,8 @@ pub struct Repaired {
     pub refused: u64,
     /// Packs whose damaged entries are marked.
     pub packs: u64,
+    /// What became of a footer that could not be read. Then that was all: what it hid is to be checked first.
+    pub footer: Option<String>,
     pub warnings: Vec<String>,
 }
 
@@ -75,6 +81,11 @@ pub fn repair(
     policy: &mut WritePolicy<'_>,
 ) -> Result<Repaired> {
     let mut repaired = Repaired::default();
+    if report.repairable.footer {
+        repaired.footer = Some(archive::rebuild_footer(path, policy)?);
+        // The rest is about the state that was checked.
+        return Ok(repaired);
+    }
     if let Some(source) = source.filter(|_| !report.repairable.lost.is_empty()) {
         store(path, &report.repairable.lost, source, spool, policy, &mut repaired)?;
     }

@@ -41,6 +41,7 @@ pub(super) fn check_head(check: &mut Check<'_>, opened: &Opened) {
     } else if let (None, Some(slot)) = (recovered.slot, head.newest_slot()) {
         let what = "the footer that the newer slot names is damaged; an earlier state is shown";
         check.find(Finding::new(Severity::Damage, Code::Footer, what).at(slot.footer_end..slot.footer_end));
+        check.repairable.footer = true;
     }
     if head.newest_slot().is_none() {
         let what = "both slots are unreadable; the state was found by walking the file";

@@ -187,3 +187,29 @@ fn what_makes_no_sense_is_refused() {
     }
     assert_eq!(fs::read(s.path("app.znippy")).unwrap(), before);
 }
+
+/// R19: a newest footer that cannot be read is made again; until then no push is taken.
+#[test]
+fn r19_a_damaged_footer_is_repaired() {
+    let s = fixture("sha1");
+    s.ok("work", "commit three && git push -q \"znippy::$A/app\" main");
+    let refs = s.ok("", "znippy refs list app").stdout;
+    let path = s.path("app.znippy");
+    let mut bytes = fs::read(&path).unwrap();
+    let at = bytes.len() - 600;
+    bytes[at] ^= 8;
+    fs::write(&path, &bytes).unwrap();
+    assert_ne!(s.ok("", "znippy refs list app").stdout, refs);
+    s.ok("work", "commit four");
+    s.fails("work", "git push -q \"znippy::$A/app\" main");
+    assert_eq!(s.sh("", "znippy verify app").code, 5);
+    let repaired = json(&s, "znippy verify --repair --json app");
+    assert_eq!(repaired["exit_code"], 1, "{repaired:#}");
+    assert_eq!(s.ok("", "znippy refs list app").stdout, refs);
+    s.ok("work", "git push -q \"znippy::$A/app\" main");
+    s.ok(
+        "",
+        "git clone -q \"znippy::$A/app\" found && git -C found fsck --full --strict",
+    );
+    s.ok("", "znippy gc app && znippy verify --full app");
+}
