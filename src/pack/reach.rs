@@ -63,7 +63,8 @@ impl<'a, 's> Search<'a, 's> {
         }
     }
 
-    /// Looks at everything that `tips` reach, newest commits first, until nothing is left to be found.
+    /// Looks at everything that `tips` reach until nothing is left to be found: at the trees of the tips themselves, then at all
+    /// commits, newest first.
     ///
     /// Where no tree or blob is wanted, only commits are read, and where the store knows the graph none that cannot be above a
     /// wanted one.
@@ -76,6 +77,15 @@ impl<'a, 's> Search<'a, 's> {
         let mut queue = BinaryHeap::new();
         for tip in tips {
             self.tip(tip, &mut met, &mut queue)?;
+        }
+        if contents {
+            // What is checked out is mostly one of these.
+            for (_, number) in queue.clone().into_sorted_vec().into_iter().rev() {
+                if self.is_done() {
+                    break;
+                }
+                self.checkout(&met.id(number).to_owned())?;
+            }
         }
         while !self.is_done()
             && let Some((_, number)) = queue.pop()
