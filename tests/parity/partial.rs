@@ -327,3 +327,39 @@ fn an_unborn_branch_is_followed() {
         }
     }
 }
+
+/// What nothing reaches any more is not served, and all else is, wherever it is.
+#[test]
+fn objects_by_name_where_a_branch_was_deleted() {
+    let s = crate::common::Sandbox::new();
+    s.ok(
+        "",
+        "git init -q work && cd work && echo old >f && git add . && git commit -q -m one && git tag -m t v1 && echo new >f && echo x >g &&
+         git add . && git commit -q -m two && git checkout -q -b gone && echo secret >h && git add . && git commit -q -m three &&
+         git checkout -q main && git push -q --mirror \"znippy::$A/app\" && git push -q \"znippy::$A/app\" :gone &&
+         git config --global protocol.ext.allow always",
+    );
+    s.ok(
+        "",
+        "git clone -q --filter=tree:0 -n \"ext::znippy %s $A/app\" part && git clone -q --filter=blob:none --depth 1 \"ext::znippy %s $A/app\" top",
+    );
+    for (repository, object, content) in [
+        ("top", "main:f", "new"),
+        ("top", "v1:f", "old"),
+        ("part", "main:g", "x"),
+        ("part", "v1:f", "old"),
+    ] {
+        let id = s.ok("work", &format!("git rev-parse {object}"));
+        let got = s.ok(repository, &format!("git cat-file blob {}", id.text()));
+        assert_eq!(got.text(), content, "{repository} {object}");
+    }
+    for object in ["main~1", "main~1^{tree}", "v1"] {
+        let id = s.ok("work", &format!("git rev-parse {object}"));
+        s.ok("top", &format!("git fetch -q --depth 1 origin {}", id.text()));
+    }
+    for object in ["gone", "gone^{tree}", "gone:h"] {
+        let id = s.ok("work", &format!("git rev-parse {object}"));
+        let told = s.fails("top", &format!("git fetch -q origin {}", id.text()));
+        assert!(told.stderr.contains("not our ref"), "{object}: {}", told.stderr);
+    }
+}
