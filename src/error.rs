@@ -54,7 +54,7 @@ pub enum Error {
         waited_s: u64,
     },
     /// The disk cannot lock.
-    #[error("{path}: the file system cannot lock files ({source}); it is not safe to write there", path = .path.display())]
+    #[error("{path}: the file system cannot lock files ({source}); it is not safe to write there (git config znippy.lock file: all who write to it use a lock file)", path = .path.display())]
     CannotLock { path: PathBuf, source: io::Error },
     /// A lock on this disk may not keep other machines away.
     #[error("{path}: {why}, so that a lock there may not keep other machines from writing at the same time (git config znippy.lock local: no other machine writes to it; git config znippy.lock file: all of them use a lock file)", path = .path.display())]
@@ -65,6 +65,9 @@ pub enum Error {
     /// The archive was replaced or removed while it was being written.
     #[error("{path}: the archive was replaced or removed meanwhile; nothing was written, try again", path = .path.display())]
     Replaced { path: PathBuf },
+    /// A writer cannot know that the file that it has open is the one at the path.
+    #[error("{path}: the file system gives the file another inode number each time, so that nobody can tell whether it was replaced; nothing was written (git config znippy.lock file: then that does not matter)", path = .path.display())]
+    UnstableIds { path: PathBuf },
     /// The file has other names, or is mounted where it is, and a gc would leave these with the old generation.
     #[error("{path}: {what}, so that a new file in its place would leave the old one in use (`znippy gc --break-links` does it all the same)", path = .path.display(), what = describe_links(*.links, *.is_mounted))]
     HasLinks {

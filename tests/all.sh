@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs every test: bash tests/all.sh
 #
-# Needs a Rust toolchain and git. Gets what else the tests use where a package manager and the rights are there: strace, and
+# Needs a Rust toolchain and git. Gets what else the tests use where a package manager and the rights are there: strace, sshd, FUSE, and
 # pyarrow, Polars and DuckDB in an environment of their own in target/interop-venv. What cannot run says NOT RUN and why, and
 # is counted at the end; with ZNIPPY_TEST_STRICT=1 that is a failure.
 set -euo pipefail
@@ -31,6 +31,11 @@ command -v git >/dev/null || install git || { echo "git is needed"; exit 1; }
 command -v strace >/dev/null || install strace || not_run "system call counts: no strace"
 [ -x /usr/sbin/sshd ] || install openssh-server openssh-client || not_run "servers over ssh: no sshd"
 command -v setfacl >/dev/null || install acl || not_run "access control lists: no setfacl"
+if [ ! -e /dev/fuse ]; then
+	not_run "disks that misbehave: no /dev/fuse"
+elif ! command -v fusermount3 >/dev/null || ! command -v sshfs >/dev/null; then
+	install fuse3 sshfs || not_run "disks over sshfs: no sshfs"
+fi
 command -v setpriv >/dev/null || install util-linux || true
 
 # interop-venv holds the other readers of the file format.

@@ -3,10 +3,11 @@
 //! Each pack is read and hashed outside of the lock, and its index row appended under it: an interrupted run has lost one
 //! pack's work, and pushes go on meanwhile. A row that was made twice by two runs says the same.
 
-use std::{collections::HashSet, io, path::Path, time::Duration};
+use std::{collections::HashSet, path::Path};
 
 use super::{
     Snapshot, WritePolicy, damage,
+    locking::take_maintenance_lock,
     open::{open_file, read_error},
     prepare::{Addition, IndexAddition},
     prove::Commits,
@@ -18,7 +19,6 @@ use crate::{
         batch::{Batch, PackSpan, ReadError},
         columns::{Proof, Row, RowKind},
     },
-    media::{LockByte, lock_with_timeout},
     pack::{
         PackRank, PackStore,
         finder::Finder,
@@ -96,15 +96,8 @@ fn run(
     on_progress: &mut OnProgress<'_>,
 ) -> Result<Option<CaughtUp>> {
     let (file, _) = open_file(policy.disk, path, true)?;
-    let _only_one = match lock_with_timeout(file.as_ref(), LockByte::Maintenance, Duration::ZERO, |_, _| {}) {
-        Ok(guard) => guard,
-        Err(error) if error.kind() == io::ErrorKind::TimedOut => return Ok(None),
-        Err(source) => {
-            return Err(Error::CannotLock {
-                path: path.into(),
-                source,
-            });
-        }
+    let Some(_only_one) = take_maintenance_lock(file.as_ref(), path, policy.lock)? else {
+        return Ok(None);
     };
     let mut caught_up = CaughtUp::default();
     let snapshot = Snapshot::open_on(policy.disk, path)?;

@@ -1,6 +1,6 @@
 //! Keeping other writers away, in the way that was asked for.
 
-use std::{io, path::Path};
+use std::{io, path::Path, time::Duration};
 
 use super::WritePolicy;
 use crate::{
@@ -23,6 +23,17 @@ pub fn reach(file: &dyn DiskFile, path: &Path) -> Result<LockReach> {
     file.lock_reach().map_err(Error::io(path, "tell the file system of"))
 }
 
+/// R25: refuses to write where a lock is not known to reach the other machines that may write there.
+pub fn refuse_unshared(reach: &LockReach, path: &Path, mode: LockMode) -> Result<()> {
+    match (reach, mode) {
+        (LockReach::Unknown(why), LockMode::Os) => Err(Error::LockNotShared {
+            path: path.into(),
+            why: why.clone(),
+        }),
+        _ => Ok(()),
+    }
+}
+
 /// Takes the writer lock of an open archive.
 ///
 /// # Errors
@@ -35,15 +46,10 @@ pub fn take_lock<'f, 'p: 'f>(
     policy: &mut WritePolicy<'p>,
 ) -> Result<WriterLock<'f>> {
     let mode = policy.lock;
-    if let (LockReach::Unknown(why), LockMode::Os) = (reach, mode) {
-        return Err(Error::LockNotShared {
-            path: path.into(),
-            why: why.clone(),
-        });
-    }
+    refuse_unshared(reach, path, mode)?;
     let (disk, timeout) = (policy.disk, policy.timeout);
     let mut holder = None;
-    let mut tell = |what: &str, waited: std::time::Duration, rate: u64| {
+    let mut tell = |what: &str, waited: Duration, rate: u64| {
         if let Some(on_wait) = &mut policy.on_wait {
             let rate = match rate {
                 0 => String::new(),
@@ -53,18 +59,10 @@ pub fn take_lock<'f, 'p: 'f>(
             on_wait(&format!("waiting {waited} s for {what} of {}{rate}", path.display()));
         }
     };
-    let timed_out = |source: io::Error, holder: Option<Holder>| match source.kind() {
-        io::ErrorKind::TimedOut => Error::Locked {
-            path: path.into(),
-            holder: holder.map_or_else(String::new, |holder| {
-                format!(" ({holder}; lock file {})", lock_path(path).display())
-            }),
-            waited_s: timeout.as_secs(),
-        },
-        _ => Error::CannotLock {
-            path: path.into(),
-            source,
-        },
+    let give_up = |holder| Error::Locked {
+        path: path.into(),
+        holder,
+        waited_s: timeout.as_secs(),
     };
     let lock_file = match mode {
         LockMode::File => {
@@ -78,7 +76,10 @@ pub fn take_lock<'f, 'p: 'f>(
             let on_wait = |waited, rate| tell("the holder of the lock file", waited, rate);
             match wait_for(|| file.len(), timeout, attempt, on_wait) {
                 Ok(lock) => Some(lock),
-                Err(error) => return Err(timed_out(error, holder)),
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                    return Err(give_up(describe(holder.as_ref(), &lock_path(path))));
+                }
+                Err(error) => return Err(Error::io(lock_path(path), "create or read")(error)),
             }
         }
         LockMode::Os | LockMode::Local => None,
@@ -87,8 +88,9 @@ pub fn take_lock<'f, 'p: 'f>(
     let on_wait = |waited, rate| tell("another writer", waited, rate);
     let os = match lock_with_timeout(file, LockByte::Writer, timeout, on_wait) {
         Ok(guard) => Some(guard),
-        Err(error) if mode == LockMode::File && error.kind() != io::ErrorKind::TimedOut => None,
-        Err(error) => return Err(timed_out(error, None)),
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(give_up(String::new())),
+        Err(_) if mode == LockMode::File => None,
+        Err(source) => return Err(cannot_lock(path, source)),
     };
     if mode == LockMode::Os {
         refuse_beside_lock_file(disk, path, timeout, &mut tell)?;
@@ -103,8 +105,8 @@ pub fn take_lock<'f, 'p: 'f>(
 fn refuse_beside_lock_file(
     disk: &dyn Disk,
     path: &Path,
-    timeout: std::time::Duration,
-    tell: &mut dyn FnMut(&str, std::time::Duration, u64),
+    timeout: Duration,
+    tell: &mut dyn FnMut(&str, Duration, u64),
 ) -> Result<()> {
     let lock_file = lock_path(path);
     let is_free = || match disk.stat(&lock_file) {
@@ -122,18 +124,56 @@ fn refuse_beside_lock_file(
     waited.map_err(|source| match source.kind() {
         io::ErrorKind::TimedOut => {
             let holder = read_lock_file(disk, &lock_file).ok().flatten();
-            let holder = holder.map_or_else(|| "unknown".into(), |holder| holder.to_string());
             Error::Locked {
                 path: path.into(),
-                holder: format!(" ({holder}; lock file {})", lock_file.display()),
+                holder: describe(holder.as_ref(), &lock_file),
                 waited_s: timeout.as_secs(),
             }
         }
+        _ => cannot_lock(path, source),
+    })
+}
+
+/// Says who holds a lock file, and the way out where nobody does.
+fn describe(holder: Option<&Holder>, lock_file: &Path) -> String {
+    let holder = holder.map_or_else(|| "unknown".into(), Holder::to_string);
+    let lock_file = lock_file.display();
+    format!(" ({holder}; lock file {lock_file}, which `znippy unlock` removes when that process is gone)")
+}
+
+fn cannot_lock(path: &Path, source: io::Error) -> Error {
+    match source.raw_os_error() {
+        Some(libc::ESTALE) => Error::Stale { path: path.into() },
         _ => Error::CannotLock {
             path: path.into(),
             source,
         },
-    })
+    }
+}
+
+/// The lock of the one gc or index run, held until this is dropped.
+pub struct MaintenanceLock<'a> {
+    _os: Option<LockGuard<'a>>,
+}
+
+/// Takes the lock of the one gc or index run; `None` where another run holds it.
+///
+/// Two at once would do the same work twice and no harm: the file of a gc has a lock of its own, and rows are appended under the
+/// writer lock. So it does not matter how far it reaches, nor, where writers use a lock file, whether the disk can lock at all.
+///
+/// # Errors
+/// Fails where the disk cannot lock and no lock file is used.
+pub fn take_maintenance_lock<'f>(
+    file: &'f dyn DiskFile,
+    path: &Path,
+    mode: LockMode,
+) -> Result<Option<MaintenanceLock<'f>>> {
+    match lock_with_timeout(file, LockByte::Maintenance, Duration::ZERO, |_, _| {}) {
+        Ok(guard) => Ok(Some(MaintenanceLock { _os: Some(guard) })),
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(None),
+        Err(_) if mode == LockMode::File => Ok(Some(MaintenanceLock { _os: None })),
+        Err(source) => Err(cannot_lock(path, source)),
+    }
 }
 
 /// Takes a lock file away, whoever holds it, and returns who that was; `None` where there is no lock file.

@@ -409,6 +409,14 @@ pub(crate) fn is_same_file(disk: &dyn Disk, open: &Stat, path: &Path) -> bool {
     disk.stat(path).map_or(true, |named| named.id == open.id)
 }
 
+/// Refuses to go on with an open file, whose `stat` does not say what its path says, where it does not say the same twice either.
+pub(crate) fn refuse_unstable(file: &dyn DiskFile, stat: &Stat, path: &Path) -> Result<()> {
+    match file.stat() {
+        Ok(again) if again.id != stat.id => Err(Error::UnstableIds { path: path.into() }),
+        _ => Ok(()),
+    }
+}
+
 /// Reads the head of a file of `len` bytes.
 pub(crate) fn read_head(medium: &dyn Medium, path: &Path, len: u64) -> Result<Head> {
     Ok(read_head_bytes(medium, path, len)?.1)
@@ -421,7 +429,9 @@ pub(crate) fn read_head_bytes(medium: &dyn Medium, path: &Path, len: u64) -> Res
         why: why.into(),
     };
     if len == 0 {
-        return Err(not_an_archive("the file is empty"));
+        return Err(not_an_archive(
+            "the file is empty; where nobody is creating it now, remove it",
+        ));
     }
     let mut attempt = 0;
     loop {

@@ -13,7 +13,7 @@ use super::{
     durability::Arm,
     locking::{self, take_lock},
     merge,
-    open::{describe_loss, is_same_file, open_file, read_error, read_head_bytes},
+    open::{describe_loss, is_same_file, open_file, read_error, read_head_bytes, refuse_unstable},
     prepare::{Addition, prepare},
     settle::{check_own_header, check_still_ours, next_slot, refuse_unsafe, settle_tail, take_back, write_slot},
 };
@@ -26,7 +26,7 @@ use crate::{
         recover::{Recovered, Scrutiny, State, Tail, recover},
         slot::{SLOT_LEN, Slot},
     },
-    media::{Disk, DiskFile, LockReach, Stat},
+    media::{Disk, DiskFile, LockMode, LockReach, Stat},
 };
 
 /// How often a writer goes back to the path when gc replaced the file that it waited for.
@@ -167,12 +167,28 @@ pub fn with_handle<T>(
             residence,
             known,
         } = open;
-        let lock = take_lock(file.as_ref(), path, &reach, policy)?;
+        let lock = match take_lock(file.as_ref(), path, &reach, policy) {
+            // R26: another machine put a new file in its place.
+            Err(Error::Stale { .. }) => continue,
+            lock => lock?,
+        };
         // Only now is it certain which file this is: gc replaces it by rename, under the same lock.
-        let stat = file.stat().map_err(Error::io(path, "stat"))?;
-        if !is_same_file(policy.disk, &stat, path) {
-            continue;
-        }
+        let ((file, stat), known) = match policy.lock {
+            // R25: a lock file tells no machine to look again at what it has open. What is opened under it is the archive, and is
+            // what others left there.
+            LockMode::File => (open_file(policy.disk, path, true)?, None),
+            LockMode::Os | LockMode::Local => {
+                let stat = match file.stat().map_err(Error::io(path, "stat")) {
+                    Err(Error::Stale { .. }) => continue,
+                    stat => stat?,
+                };
+                if !is_same_file(policy.disk, &stat, path) {
+                    refuse_unstable(file.as_ref(), &stat, path)?;
+                    continue;
+                }
+                ((file.clone(), stat), known)
+            }
+        };
         let (head_bytes, view) = match known
             .map(|known| recall(path, file.as_ref(), &stat, known))
             .transpose()?

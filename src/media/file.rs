@@ -6,7 +6,7 @@ use std::{
     os::{fd::AsFd, unix::fs::FileExt},
 };
 
-use super::{Medium, Ring, RingError, sys};
+use super::{Medium, Ring, RingError, look, sys};
 
 /// Slices that one call takes (UIO_MAXIOV, see readv(2)).
 const MAX_SLICES: usize = 1024;
@@ -34,7 +34,7 @@ impl FileMedium {
 
 impl Medium for FileMedium {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.file.metadata()?.len())
+        Ok(look::at_file(&self.file)?.len)
     }
     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         self.file.read_exact_at(buf, offset)

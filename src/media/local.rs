@@ -1,11 +1,11 @@
 //! The file systems of this machine.
 
 use std::{
-    fs::{self, File, Metadata, OpenOptions},
+    fs::{self, File, OpenOptions},
     io,
     os::{
         fd::{AsFd, AsRawFd},
-        unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt},
+        unix::fs::{OpenOptionsExt, PermissionsExt},
     },
     path::{Path, PathBuf},
     sync::Arc,
@@ -14,7 +14,7 @@ use std::{
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
 use super::{
-    Disk, DiskFile, FileKind, FileMedium, LockByte, LockReach, Stat, Temporary, attributes, mounts, reach, residence,
+    Disk, DiskFile, FileMedium, LockByte, LockReach, Stat, Temporary, attributes, look, mounts, reach, residence,
     sys::{self, OfdLock},
 };
 
@@ -22,25 +22,9 @@ use super::{
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LocalDisk;
 
-impl From<Metadata> for Stat {
-    fn from(metadata: Metadata) -> Stat {
-        let kind = match metadata.file_type() {
-            kind if kind.is_file() => FileKind::File,
-            kind if kind.is_dir() => FileKind::Directory,
-            _ => FileKind::Other,
-        };
-        Stat {
-            kind,
-            id: (metadata.dev(), metadata.ino()),
-            links: metadata.nlink(),
-            len: metadata.len(),
-        }
-    }
-}
-
 impl DiskFile for FileMedium {
     fn stat(&self) -> io::Result<Stat> {
-        Ok(self.file().metadata()?.into())
+        look::at_file(self.file())
     }
     fn try_lock(&self, byte: LockByte) -> io::Result<bool> {
         match sys::ofd_lock(self.file().as_fd(), byte.offset(), OfdLock::TryExclusive) {
@@ -75,7 +59,9 @@ impl Disk for LocalDisk {
     }
 
     fn create_new(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+        let mut options = OpenOptions::new();
+        let created = options.read(true).write(true).create_new(true).open(path);
+        let file = created.map_err(|error| or_exists(path, error))?;
         Ok(Arc::new(FileMedium::new(file)))
     }
 
@@ -105,7 +91,7 @@ impl Disk for LocalDisk {
     }
 
     fn stat(&self, path: &Path) -> io::Result<Stat> {
-        Ok(fs::metadata(path)?.into())
+        look::at_path(path)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -146,12 +132,39 @@ impl Temporary for LocalTemporary {
 
     fn link(self: Box<Self>, path: &Path) -> io::Result<()> {
         match self.named {
-            Some(named) => named.persist_noclobber(path).map_err(|error| error.error),
+            Some(named) => named
+                .persist_noclobber(path)
+                .or_else(|error| match error.error.raw_os_error() {
+                    Some(libc::EPERM | libc::ENOTSUP | libc::ENOSYS | libc::EINVAL) => {
+                        replace_own(error.path, path).map_err(|error| or_exists(path, error))
+                    }
+                    _ => Err(error.error),
+                }),
             None => {
                 let source = format!("/proc/self/fd/{}", self.file.file().as_raw_fd());
                 let link = || rustix::fs::linkat(CWD, &source, CWD, path, AtFlags::SYMLINK_FOLLOW);
                 Ok(rustix::io::retry_on_intr(link)?)
             }
         }
+    }
+}
+
+/// Renames where the disk has neither links nor renames that do not replace: the name is taken by creating an empty file, which
+/// is the one that is replaced.
+fn replace_own(from: tempfile::TempPath, to: &Path) -> io::Result<()> {
+    OpenOptions::new().write(true).create_new(true).open(to)?;
+    from.persist(to).map_err(|error| {
+        // Nobody takes an empty file for an archive.
+        let _ = fs::remove_file(to);
+        error.error
+    })
+}
+
+/// Returns the error of a call that must not find a file at `path`. SFTP has no number for one that does, and sshfs makes EPERM of
+/// it.
+fn or_exists(path: &Path, error: io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(libc::EPERM) if fs::symlink_metadata(path).is_ok() => io::ErrorKind::AlreadyExists.into(),
+        _ => error,
     }
 }

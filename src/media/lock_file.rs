@@ -17,7 +17,8 @@
 //! a person has to say so (`znippy unlock`).
 
 use std::{
-    fmt, fs, io,
+    fmt, fs,
+    io::{self, ErrorKind},
     path::{Path, PathBuf},
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -25,6 +26,8 @@ use std::{
 use super::{Disk, DiskFile, LockByte, read_vec};
 
 const FIRST_LINE: &str = "znippy-lock 1";
+/// How often a lock file is tried to be created before somebody else is said to have it.
+const ATTEMPTS: usize = 10;
 /// More is no lock file of ours.
 const MAX_LEN: u64 = 4096;
 
@@ -141,7 +144,7 @@ impl<'a> LockFile<'a> {
     /// Tries to create the lock file of `archive`. One whose owner is known to be dead is removed first.
     pub fn try_create(disk: &'a dyn Disk, archive: &Path) -> io::Result<Attempt<'a>> {
         let path = lock_path(archive);
-        for _ in 0..2 {
+        for attempt in 1..=ATTEMPTS {
             match disk.create_new(&path) {
                 Ok(file) => {
                     let holder = Holder::this();
@@ -151,7 +154,9 @@ impl<'a> LockFile<'a> {
                     file.sync_all()?;
                     return Ok(Attempt::Locked(lock));
                 }
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                // Some disks say so of a file that is there, and it may be gone by now.
+                Err(error) if error.raw_os_error() == Some(libc::EPERM) && attempt < ATTEMPTS => continue,
                 Err(error) => return Err(error),
             }
             match read(disk, &path)? {
@@ -181,10 +186,10 @@ impl Drop for LockFile<'_> {
 
 /// Returns who holds the lock file at `path`; `None` where there is none, or where it does not say.
 pub fn read(disk: &dyn Disk, path: &Path) -> io::Result<Option<Holder>> {
-    match disk.open(path, false) {
-        Ok(file) => read_open(file.as_ref()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
+    match disk.open(path, false).and_then(|file| read_open(file.as_ref())) {
+        // Its owner may remove it at any time, and some disks then know nothing of the open file either.
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::StaleNetworkFileHandle) => Ok(None),
+        read => read,
     }
 }
 
@@ -198,10 +203,11 @@ fn read_open(file: &dyn DiskFile) -> io::Result<Option<Holder>> {
 fn remove(disk: &dyn Disk, path: &Path, dead: &Holder) -> io::Result<()> {
     let file = match disk.open(path, true) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     };
-    if !file.try_lock(LockByte::Writer)? {
+    // Where the disk cannot lock a person has to do it.
+    if !file.try_lock(LockByte::Writer).unwrap_or(false) {
         return Ok(());
     }
     let is_named = disk

@@ -9,6 +9,7 @@ mod file;
 mod local;
 mod lock;
 mod lock_file;
+mod look;
 mod mem;
 mod mounts;
 mod prefetch;

@@ -103,6 +103,9 @@ impl Default for Options<'_> {
     }
 }
 
+/// How often a check starts again because the file was replaced on the server of a network disk.
+const ATTEMPTS: usize = 5;
+
 /// How much was checked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Checked {
@@ -146,7 +149,18 @@ pub struct Report {
 ///
 /// # Errors
 /// Fails where the path names no archive. Damage is no error: it is in the report.
-pub fn verify(path: &Path, options: Options<'_>) -> Result<Report> {
+pub fn verify(path: &Path, mut options: Options<'_>) -> Result<Report> {
+    for _ in 1..ATTEMPTS {
+        match once(path, &mut options) {
+            // R26: another machine put a new file in its place. What is there now is to be checked.
+            Err(Error::Stale { .. }) => {}
+            checked => return checked,
+        }
+    }
+    once(path, &mut options)
+}
+
+fn once(path: &Path, options: &mut Options<'_>) -> Result<Report> {
     let mut report = Report {
         path: path.into(),
         level: options.level,
@@ -166,7 +180,10 @@ pub fn verify(path: &Path, options: Options<'_>) -> Result<Report> {
         findings: vec![],
         checked: Checked::default(),
         repairable: Repairable::default(),
-        on_progress: options.on_progress,
+        on_progress: match &mut options.on_progress {
+            Some(on_progress) => Some(&mut **on_progress),
+            None => None,
+        },
     };
     match Opened::open(options.disk, path) {
         Ok(opened) => {
@@ -182,12 +199,23 @@ pub fn verify(path: &Path, options: Options<'_>) -> Result<Report> {
             if !judged {
                 report.not_checked.push("what another process is writing now");
             }
-            let snapshot = Snapshot::new(path, file, recovered, len);
+            let snapshot = Snapshot::new(path, file.clone(), recovered, len);
             report.uuid = Some(snapshot.uuid());
             report.generation = Some(snapshot.generation());
             report.sequence = Some(snapshot.sequence());
             report.commit_id = Some(snapshot.state().footer.commit_id.to_string());
             check.state(&snapshot, &head.slots);
+            if check
+                .findings
+                .iter()
+                .any(|finding| finding.severity == Severity::Unreadable)
+            {
+                // A file that is gone from the server is no damage.
+                let stat = file.stat().map_err(Error::io(path, "stat"));
+                if let Err(error @ Error::Stale { .. }) = stat {
+                    return Err(error);
+                }
+            }
         }
         Err(error @ (Error::Damaged { .. } | Error::Truncated { .. })) => {
             let (code, what) = match error {
@@ -235,7 +263,7 @@ impl Check<'_> {
     /// Notes an error of the layers above the format.
     fn fail_with(&mut self, code: Code, error: &Error) {
         let severity = match error {
-            Error::Io { .. } => Severity::Unreadable,
+            Error::Io { .. } | Error::Stale { .. } => Severity::Unreadable,
             _ => Severity::Damage,
         };
         let what = match error {

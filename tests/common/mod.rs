@@ -15,6 +15,7 @@
 
 mod sandbox;
 mod script;
+pub mod sshd;
 mod state;
 
 use std::{io::Write, path::Path};

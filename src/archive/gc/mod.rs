@@ -45,6 +45,7 @@ use self::{
 };
 use super::{
     Snapshot, WritePolicy,
+    locking::{reach, refuse_unshared, take_maintenance_lock},
     writer::{Writer, with_writer},
 };
 use crate::{
@@ -54,7 +55,7 @@ use crate::{
         recover::Tail,
         slot::Slot,
     },
-    media::{Disk, DiskFile, LockByte, lock_with_timeout},
+    media::{Disk, DiskFile},
     pack::PackStore,
 };
 
@@ -189,20 +190,10 @@ fn once(path: &Path, options: &mut GcOptions<'_>, policy: &mut WritePolicy<'_>) 
     let disk = policy.disk;
     let file = disk.open(path, true).map_err(Error::io(path, "open for writing"))?;
     refuse_links(disk, path, file.as_ref(), options.break_links)?;
-    let _only_one = match lock_with_timeout(
-        file.as_ref(),
-        LockByte::Maintenance,
-        std::time::Duration::ZERO,
-        |_, _| {},
-    ) {
-        Ok(guard) => guard,
-        Err(error) if error.kind() == std::io::ErrorKind::TimedOut => return Err(busy(path).into()),
-        Err(source) => {
-            return Err(Failure::Other(Error::CannotLock {
-                path: path.into(),
-                source,
-            }));
-        }
+    // Before all the work, not after it.
+    refuse_unshared(&reach(file.as_ref(), path)?, path, policy.lock)?;
+    let Some(_only_one) = take_maintenance_lock(file.as_ref(), path, policy.lock)? else {
+        return Err(busy(path).into());
     };
     let source = Snapshot::open_on(disk, path)?;
     let mut report = GcReport {

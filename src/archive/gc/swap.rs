@@ -10,6 +10,7 @@ use std::{
 };
 
 use crate::{
+    archive::open::refuse_unstable,
     error::{Error, Result},
     format::{
         head::Tombstone,
@@ -59,14 +60,27 @@ impl<'a> Temporary<'a> {
             let file = match disk.create_new(&path) {
                 Ok(file) => file,
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    sweep(disk, &path)?;
+                    match &lock_file {
+                        // Whoever holds that is the only one here.
+                        Some(_) => disk
+                            .remove(&path)
+                            .map_err(Error::io(&path, "remove what an earlier gc left behind,"))?,
+                        None => sweep(disk, &path)?,
+                    }
                     continue;
                 }
                 Err(error) => return Err(Error::io(&path, "create")(error)),
             };
-            // Somebody who takes it for a left one may hold or have removed it.
-            if !lock(file.as_ref(), &path)? || !is_named(disk, &path, file.as_ref()) {
-                continue;
+            let locked = lock(file.as_ref(), &path);
+            match locked.and_then(|locked| Ok(locked && is_named(disk, &path, file.as_ref())?)) {
+                Ok(true) => {}
+                _ if lock_file.is_some() => {}
+                // Somebody who takes it for a left one may hold or have removed it.
+                Ok(false) => continue,
+                Err(error) => {
+                    let _ = disk.remove(&path);
+                    return Err(error);
+                }
             }
             let temporary = Temporary {
                 disk,
@@ -147,7 +161,7 @@ fn sweep(disk: &dyn Disk, path: &Path) -> Result<()> {
     if !lock(file.as_ref(), path)? {
         return Err(busy(path));
     }
-    if is_named(disk, path, file.as_ref()) {
+    if is_named(disk, path, file.as_ref())? {
         disk.remove(path)
             .map_err(Error::io(path, "remove what an earlier gc left behind,"))?;
     }
@@ -161,9 +175,13 @@ fn lock(file: &dyn DiskFile, path: &Path) -> Result<bool> {
     })
 }
 
-fn is_named(disk: &dyn Disk, path: &Path, file: &dyn DiskFile) -> bool {
-    let same = || Ok::<_, io::Error>(disk.stat(path)?.id == file.stat()?.id);
-    same().unwrap_or(false)
+fn is_named(disk: &dyn Disk, path: &Path, file: &dyn DiskFile) -> Result<bool> {
+    let Ok(stat) = file.stat() else { return Ok(false) };
+    match disk.stat(path) {
+        Ok(named) if named.id == stat.id => Ok(true),
+        Ok(_) => refuse_unstable(file, &stat, path).map(|()| false),
+        Err(_) => Ok(false),
+    }
 }
 
 /// Returns the error that another rewrite or index run is at work.
