@@ -49,7 +49,7 @@ pub fn can_inject(test: &str) -> bool {
 }
 
 /// Puts strace in front of both programs of a sandbox: it does what the variable `BLOW` says to calls of the kind `CALL`, and
-/// writes the calls to `.tmp/calls`.
+/// writes the calls to `.tmp/calls`, and its own process number to `.tmp/strace`.
 pub fn arm(sandbox: &Sandbox) {
     for (name, program) in [
         ("git-remote-znippy", env!("CARGO_BIN_EXE_git-remote-znippy")),
@@ -59,7 +59,8 @@ pub fn arm(sandbox: &Sandbox) {
         fs::remove_file(&path).unwrap();
         let script = format!(
             "#!/bin/sh\n[ -n \"$CALL\" ] || exec {program} \"$@\"\n\
-             exec strace -qq -o \"$A/.tmp/calls\" -e \"trace=$CALL\" -e signal=none ${{BLOW:+-e \"inject=$CALL:$BLOW\"}} {program} \"$@\"\n"
+             echo $$ > \"$A/.tmp/strace\"\n\
+             exec strace -qq -o \"$A/.tmp/calls\" -e \"trace=$CALL\" -e signal=SIGSTOP ${{BLOW:+-e \"inject=$CALL:$BLOW\"}} {program} \"$@\"\n"
         );
         fs::write(&path, script).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();

@@ -123,6 +123,47 @@ fn a_read_only_mount_is_read() {
     );
 }
 
+/// The same of a directory that is mounted a second time, for reading only: what is pushed to the first is seen there.
+#[test]
+fn a_read_only_bind_mount_is_read() {
+    const TEST: &str = "a_read_only_bind_mount_is_read";
+    let s = Sandbox::new();
+    let made = s.sh(
+        "",
+        "mkdir store shown && mount --bind store shown && mount -o remount,bind,ro shown",
+    );
+    let _mount = Mount {
+        sandbox: &s,
+        name: "shown",
+    };
+    if made.code != 0 {
+        return not_run(TEST, &format!("no mount: {}", made.stderr.trim()));
+    }
+    s.ok("", "git init -q work");
+    s.ok("work", "commit one && git push -q \"znippy::$A/store/app\" main");
+    s.ok("", "git clone -q \"znippy::$A/shown/app\" copy");
+    s.ok("work", "commit two && git push -q \"znippy::$A/store/app\" main");
+    s.ok(
+        "",
+        "git -C copy pull -q && git -C copy fsck --full && test -f copy/two.txt",
+    );
+    s.ok(
+        "",
+        "git ls-remote -q \"znippy::$A/shown/app\" && znippy verify --full shown/app && znippy info shown/app",
+    );
+    for line in [
+        "git -C work push \"znippy::$A/shown/app\" main:x",
+        "git -C work push \"znippy::$A/shown/new\" main",
+        "znippy gc --force shown/app",
+        "znippy index --rebuild shown/app",
+    ] {
+        let ran = s.fails("", line);
+        let told = ran.stderr.contains("Read-only file system") && ran.stderr.contains(".znippy");
+        assert!(told, "{line}: {}", ran.stderr);
+    }
+    s.ok("work", "git push -q \"znippy::$A/store/app\" main:x");
+}
+
 /// The disk under a file system is copied, at once and without a sync, while pushes go on: each copy is what a power cut would
 /// leave. It is mounted, and must show every push that had been acknowledged, and take another one.
 #[test]

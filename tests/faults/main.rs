@@ -11,3 +11,4 @@ mod inject;
 mod injected;
 mod loopback;
 mod owners;
+mod stopped;

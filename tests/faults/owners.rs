@@ -60,3 +60,63 @@ fn an_archive_of_another_user_is_read() {
         ran.stderr
     );
 }
+
+/// Two users of one group push to one archive, as on a share; each gc leaves owner, group and mode as they were, or the archive.
+#[test]
+fn two_users_of_a_group_share_an_archive() {
+    const TEST: &str = "two_users_of_a_group_share_an_archive";
+    let s = Sandbox::new();
+    let user = |uid: u32| format!("setpriv --reuid={uid} --regid=54321 --clear-groups");
+    if s.sh("", &format!("{} true", user(54321))).code != 0 {
+        return not_run(TEST, "needs root, to become another user");
+    }
+    s.ok(
+        "",
+        "chmod 755 . .bin && mkdir share && chown 54321:54321 share && chmod 2775 share",
+    );
+    for uid in [54321, 54322] {
+        s.ok("", &format!("git init -q {uid} && cd {uid} && commit base c{uid} && mkdir .home .tmp && cd .. && chown -R {uid}:54321 {uid}"));
+    }
+    if s.sh("", &format!("{} znippy version", user(54321))).code != 0 {
+        return not_run(TEST, "another user cannot run the program where it was built");
+    }
+    let as_user = |uid: u32, line: &str| {
+        let env = format!("export HOME=$A/{uid}/.home TMPDIR=$A/{uid}/.tmp GIT_CONFIG_GLOBAL=/dev/null; umask 002");
+        s.sh("", &format!("{env}; {} {line}", user(uid)))
+    };
+    let push = |uid: u32, branch: &str| {
+        as_user(
+            uid,
+            &format!("git -C {uid} push -q \"znippy::$A/share/app\" main:{branch}"),
+        )
+    };
+    let mode = || s.ok("", "stat -c '%u %g %a' share/app.znippy").text().to_owned();
+    for (uid, branch) in [(54321, "main"), (54322, "b"), (54321, "c")] {
+        assert_eq!(push(uid, branch).code, 0, "{}", push(uid, branch).stderr);
+        assert_eq!(mode(), "54321 54321 664");
+    }
+    // Who cannot give a file away must not take the archive's place with his own.
+    let ran = as_user(54322, "znippy gc --force share/app");
+    assert!(
+        ran.code != 0 && ran.stderr.contains("belongs to user 54321"),
+        "{}",
+        ran.stderr
+    );
+    assert_eq!(as_user(54321, "znippy gc --force share/app").code, 0);
+    assert_eq!(mode(), "54321 54321 664");
+    s.ok("", "umask 077 && znippy gc --force share/app");
+    assert_eq!(mode(), "54321 54321 664");
+    assert_eq!(push(54322, "d").code, 0);
+    assert_eq!(
+        as_user(54322, "git clone -q \"znippy::$A/share/app\" 54322/copy").code,
+        0
+    );
+    s.ok(
+        "",
+        "znippy verify --full share/app && test \"$(ls -A share)\" = app.znippy",
+    );
+    assert_eq!(
+        s.ok("", "git ls-remote -q --heads znippy::share/app | wc -l").text(),
+        "4"
+    );
+}
