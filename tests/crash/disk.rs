@@ -1,8 +1,12 @@
 //! A [`Volume`] as the disk of an archive.
 
-use std::{io, path::Path, sync::Arc};
+use std::{
+    io::{self, IoSlice},
+    path::Path,
+    sync::Arc,
+};
 
-use znippy::media::{Disk, DiskFile, FileKind, LockByte, Medium, Stat, Temporary};
+use znippy::media::{Disk, DiskFile, FileKind, LockByte, Medium, Ring, RingError, Stat, Temporary};
 
 use crate::volume::{Ino, Volume};
 
@@ -103,6 +107,11 @@ impl Medium for OpenFile {
     }
     fn write_all_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
         self.volume.write(self.ino, offset, buf)
+    }
+    /// The kernel makes a sync that is linked to a write after it, and not at all where that failed.
+    fn write_and_sync(&self, _: &mut Ring, offset: u64, slices: &[IoSlice<'_>]) -> Result<(), RingError> {
+        let done = self.write_slices_at(offset, slices).and_then(|()| self.sync_data());
+        done.map_err(RingError::Failed)
     }
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.volume.set_len(self.ino, len)

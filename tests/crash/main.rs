@@ -3,6 +3,9 @@
 //!
 //! `ZNIPPY_CRASH_EFFORT=full` tries many times more; `--nocapture` shows how many images there were.
 
+#[path = "../common/mod.rs"]
+mod common;
+
 mod disk;
 mod failing;
 mod images;

@@ -2,9 +2,13 @@
 
 use std::sync::Arc;
 
-use znippy::archive::Durability;
+use znippy::{
+    archive::{Appender, Durability, WritePolicy},
+    media::Ring,
+};
 
 use crate::{
+    common::not_run,
     disk::CrashDisk,
     images::Effort,
     replay::{Alarms, Counts, Recording},
@@ -343,4 +347,65 @@ fn fast_commits_and_a_safe_one() {
     }
     push_step(&mut recording, 6);
     replay("fast commits and a safe one", &recording, 3_000);
+}
+
+/// Pushes one blob with an arm, by way of an appender, as a step of a recording. Batches take three.
+fn arm_step(recording: &mut Recording, durability: Durability, number: u32) {
+    recording.step(|volume| arm_push(volume, durability, number));
+}
+
+fn arm_push(volume: &Arc<Volume>, durability: Durability, number: u32) {
+    let disk = CrashDisk(volume.clone());
+    let policy = WritePolicy {
+        durability,
+        ..policy(&disk)
+    };
+    let mut appender = Appender::new(&work::path(), policy);
+    let mut batch = appender.batch();
+    let numbers = match durability {
+        Durability::Batch => vec![number, number + 100, number + 200],
+        _ => vec![number],
+    };
+    for number in numbers {
+        batch.add_pack(TestPack::new(&[small(number)]).new_pack()).unwrap();
+        batch.edit(set(&tag(number), small(number))).unwrap();
+    }
+    let outcome = batch.finish().unwrap();
+    assert!(outcome.written);
+}
+
+/// R3, R5: write and sync in one call to the kernel, one after the other.
+#[test]
+fn uring_commits() {
+    if let Err(error) = Ring::new() {
+        return not_run("uring_commits", &format!("no io_uring: {error}"));
+    }
+    let mut recording = Recording::new(archive_of(2));
+    for number in [4, 5] {
+        arm_step(&mut recording, Durability::Uring, number);
+    }
+    replay("uring commits", &recording, 2_000);
+}
+
+/// A batch is there as a whole or not at all.
+#[test]
+fn batches() {
+    let mut recording = Recording::new(archive_of(2));
+    for number in [4, 5] {
+        arm_step(&mut recording, Durability::Batch, number);
+    }
+    replay("batches", &recording, 2_000);
+}
+
+/// R3: after commits that were not synced each arm that syncs takes them along, and goes on behind them.
+#[test]
+fn fast_commits_before_each_other_arm() {
+    let mut recording = Recording::new(archive_of(2));
+    let mut number = 4;
+    for durability in [Durability::Safe, Durability::Uring, Durability::Batch] {
+        recording.attempt(move |volume| arm_push(volume, Durability::Fast, number), |_| ());
+        arm_step(&mut recording, durability, number + 1);
+        number += 2;
+    }
+    replay_some("fast commits before each other arm", &recording, 3_000, Alarms::None);
 }
