@@ -84,7 +84,7 @@ impl<'a, 's> Search<'a, 's> {
                 if self.is_done() {
                     break;
                 }
-                self.checkout(&met.id(number).to_owned())?;
+                self.checkout(met.id(number))?;
             }
         }
         while !self.is_done()
