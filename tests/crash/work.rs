@@ -236,13 +236,13 @@ pub fn view_of(snapshot: &Snapshot) -> Result<View, String> {
     let refs = snapshot.refs().map_err(text)?;
     let mut packs = vec![];
     for rank in 0..snapshot.packs() {
-        let mut bytes = vec![0; snapshot.pack_len(rank).unwrap() as usize];
+        let mut bytes = vec![0; snapshot.pack_len(rank).map_err(text)? as usize];
         snapshot.read_exact_at(rank, 0, &mut bytes).map_err(text)?;
         let (body, trailer) = bytes.split_at(bytes.len() - 20);
         let mut hasher = gix_hash::hasher(Kind::Sha1);
         hasher.update(body);
         let id = hasher.try_finalize().map_err(|error| error.to_string())?;
-        if id.as_slice() != trailer || id != snapshot.pack_id(rank).unwrap() {
+        if id.as_slice() != trailer || id != snapshot.pack_id(rank).map_err(text)? {
             return Err(format!("pack {rank} is not what was pushed"));
         }
         let entries = snapshot.entries(rank).map_err(text)?;
