@@ -54,9 +54,18 @@ pub fn by_depth(reader: &ObjectReader<'_>, heads: &[ObjectId], depth: u64) -> Re
 
 /// Cuts the history of `heads` so that no commit is older than `since` (in seconds since 1970) and none is reached by `not`.
 ///
+/// `ends` are commits that the client has without their parents. One of them that the rule keeps gets its parents even where
+/// it is behind the boundary: the client comes to it on other ways.
+///
 /// # Errors
 /// Fails where a commit is missing or malformed. A cut that leaves nothing is no error here.
-pub fn by_rule(reader: &ObjectReader<'_>, heads: &[ObjectId], since: Option<i64>, not: &[ObjectId]) -> Result<Cut> {
+pub fn by_rule(
+    reader: &ObjectReader<'_>,
+    heads: &[ObjectId],
+    ends: &[ObjectId],
+    since: Option<i64>,
+    not: &[ObjectId],
+) -> Result<Cut> {
     let heads = commits_of(reader, heads)?;
     let allowed: Option<HashSet<ObjectId>> = match not {
         [] => None,
@@ -83,7 +92,8 @@ pub fn by_rule(reader: &ObjectReader<'_>, heads: &[ObjectId], since: Option<i64>
     // A merge with one parent that is not kept is cut off from all of them, and what only it leads to is not sent. git names
     // the boundary there too, and its clients then know commits as shallow that they do not have.
     let mut cut = Cut::default();
-    stack.extend(heads.into_iter().filter(|head| kept.contains_key(head)));
+    let starts = heads.iter().chain(ends).copied();
+    stack.extend(starts.filter(|start| kept.contains_key(start)));
     met.clear();
     while let Some(id) = stack.pop() {
         if !met.insert(id) {

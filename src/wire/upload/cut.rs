@@ -78,7 +78,7 @@ impl View<'_> {
                     }
                 }
             }
-            let cut = shallow::by_rule(&self.reader, &request.wants, request.since, &not)?;
+            let cut = shallow::by_rule(&self.reader, &request.wants, stored, request.since, &not)?;
             return match cut.boundary.is_empty() && cut.inside.is_empty() {
                 true => Err(WireError::refused("no commits selected for shallow requests")),
                 false => Ok(cut),

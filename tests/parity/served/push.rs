@@ -474,6 +474,16 @@ const PUSH: &[Row] = &[
         "a fetch after it",
         "git clone -q $URL out && git clone -q $URL two && cd out && git commit -q --allow-empty -m x && git push -q && cd ../two && git pull",
     ),
+    // What the client has is behind a merge that the date cuts off from its other side.
+    row(
+        "a fetch by date into a shallow clone after it",
+        "git clone -q $URL up && cd up && c() { GIT_AUTHOR_DATE=\"$1 +0000\" GIT_COMMITTER_DATE=\"$1 +0000\" git $2 -q -m $1 $3 $4; } && \
+         git checkout -q -b s && c 1600700000 commit --allow-empty && c 1600800000 commit --allow-empty && c 1600900000 commit --allow-empty && \
+         git checkout -q -b o HEAD~5 && c 1600650000 commit --allow-empty && git checkout -q s && c 1601000000 merge --no-ff o && \
+         c 1601100000 commit --allow-empty && git push -q origin s s~2:refs/heads/mid && cd .. && \
+         git clone -q --depth 1 -b mid $URL out && cd out && git fetch -q --shallow-since=1600750000 origin s && git log --format=%s FETCH_HEAD && \
+         git log --format=%s mid",
+    ),
     row(
         "a symbolic reference's target",
         "git clone -q $URL out && cd out && git commit -q --allow-empty -m x && git push origin main:main && git ls-remote --symref origin HEAD",
