@@ -420,7 +420,7 @@ fn decode_totals(text: &str) -> Option<Totals> {
     let mut numbers = text.split(' ').map(|n| n.parse::<i64>().ok());
     let mut signed = || numbers.next().flatten();
     let number = |n: Option<i64>| n.and_then(|n| u64::try_from(n).ok()).filter(|n| *n < MAX_NUMBER);
-    Some(Totals {
+    let mut totals = Totals {
         last_txn: number(signed())?,
         last_time_us: signed()?,
         packs: number(signed())?,
@@ -430,8 +430,14 @@ fn decode_totals(text: &str) -> Option<Totals> {
         damaged: number(signed())?,
         pack_bytes: number(signed())?,
         dead_bytes: number(signed())?,
-        damaged_entries: number(signed())?,
-    })
+        damaged_entries: 0,
+    };
+    // The first archives do not have the last number. Where it matters, it is only asked whether it is zero.
+    totals.damaged_entries = match numbers.next() {
+        Some(last) => number(last)?,
+        None => totals.damaged,
+    };
+    Some(totals)
 }
 
 #[cfg(test)]
@@ -491,6 +497,16 @@ mod tests {
             assert_eq!(decode_trailer(trailer), Some(body.len() as u64));
             assert_eq!(Footer::decode(body).unwrap(), footer(blocks));
         }
+    }
+
+    #[test]
+    fn the_first_archives_count_no_damaged_entries() {
+        let entries = |text| decode_totals(text).map(|totals| totals.damaged_entries);
+        assert_eq!(entries("1 2 3 4 5 6 0 8 9"), Some(0));
+        assert_eq!(entries("1 2 3 4 5 6 7 8 9"), Some(7));
+        assert_eq!(entries("1 2 3 4 5 6 7 8 9 10"), Some(10));
+        assert_eq!(entries("1 2 3 4 5 6 7 8 9 -1"), None);
+        assert_eq!(entries("1 2 3 4 5 6 7 8"), None);
     }
 
     /// Other readers take the schema from the footer.
