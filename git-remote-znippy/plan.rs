@@ -1,16 +1,16 @@
 //! What a fetch sends.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use anyhow::Result;
 use gix_hash::ObjectId;
 use znippy::{
     pack::{
-        Kind, PackStore,
+        PackStore,
         object::ObjectReader,
-        parse,
         select::{SelectOptions, everything, select},
         selection::Selection,
+        tags::add_following_tags,
     },
     policy::Service,
     refs::{Ref, Target},
@@ -53,7 +53,12 @@ impl Fetch<'_> {
         };
         let mut selection = select(reader, wants, haves, options)?;
         if self.options.follow_tags {
-            add_following_tags(reader, refs, &mut selection)?;
+            let tags = refs.iter().filter(|each| each.name.starts_with(b"refs/tags/"));
+            let annotated = tags.filter_map(|each| match each.target {
+                Target::Object { oid, peeled } => Some((oid, peeled?)),
+                Target::Symbolic(_) => None,
+            });
+            add_following_tags(reader, annotated, &mut selection)?;
         }
         Ok(if selection.is_empty() {
             Plan::Nothing
@@ -86,39 +91,4 @@ impl Fetch<'_> {
             }
         }
     }
-}
-
-/// Adds the annotated tags of what is selected, as git's own servers do with `include-tag`.
-fn add_following_tags(reader: &ObjectReader<'_>, refs: &[Ref], selection: &mut Selection) -> Result<()> {
-    let mut tags: HashMap<ObjectId, Vec<ObjectId>> = HashMap::new();
-    for reference in refs.iter().filter(|each| each.name.starts_with(b"refs/tags/")) {
-        if let Target::Object {
-            oid,
-            peeled: Some(peeled),
-        } = reference.target
-        {
-            tags.entry(peeled).or_default().push(oid);
-        }
-    }
-    if tags.is_empty() {
-        return Ok(());
-    }
-    let mut following: Vec<ObjectId> = selection.oids().filter_map(|oid| tags.remove(&oid)).flatten().collect();
-    let is_tag = |&index: &usize| selection.kind(index) == Some(Kind::Tag);
-    let mut selected: HashSet<ObjectId> = (0..selection.len())
-        .filter(is_tag)
-        .map(|index| selection.oid(index).to_owned())
-        .collect();
-    // A tag may name another tag, which then follows too.
-    while let Some(tag) = following.pop() {
-        let Some(at) = reader.store().lookup(&tag)? else {
-            continue;
-        };
-        let object = reader.read_at(at)?;
-        if object.kind == Kind::Tag && selected.insert(tag) {
-            selection.push(&tag, Some(Kind::Tag), at);
-            following.extend(parse::tag(&object.data, reader.store().object_format()).map(|(target, _)| target));
-        }
-    }
-    Ok(())
 }

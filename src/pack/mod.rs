@@ -5,6 +5,7 @@
 mod bases;
 mod blocks;
 mod changes;
+mod deflate;
 pub mod delta;
 pub mod disk;
 pub mod emit;
@@ -24,6 +25,7 @@ pub mod resolve;
 pub mod select;
 pub mod selection;
 pub mod shallow;
+pub mod tags;
 pub mod whole;
 
 use std::{collections::HashMap, path::PathBuf, sync::Arc};

@@ -300,23 +300,31 @@ fn name_object(err: Error, id: &oid) -> Error {
     }
 }
 
+/// Returns the name of an object.
+///
+/// # Errors
+/// Fails where the content was made to collide with another's.
+pub(super) fn id_of(format: gix_hash::Kind, kind: Kind, data: &[u8]) -> Result<ObjectId, String> {
+    let mut hasher = gix_hash::hasher(format);
+    hasher.update(format!("{kind} {}\0", data.len()).as_bytes());
+    hasher.update(data);
+    hasher.try_finalize().map_err(|error| error.to_string())
+}
+
 /// Checks that `object` is what its id says, in the object format of `store`.
 ///
 /// # Errors
 /// Fails with [`Error::MalformedObject`] where it is not.
 pub fn check_id(store: &dyn PackStore, id: &oid, object: &Object) -> Result<()> {
-    let mut hasher = gix_hash::hasher(store.object_format());
-    hasher.update(format!("{} {}\0", object.kind, object.data.len()).as_bytes());
-    hasher.update(&object.data);
-    match hasher.try_finalize() {
+    match id_of(store.object_format(), object.kind, &object.data) {
         Ok(found) if *found == *id => Ok(()),
         Ok(found) => Err(Error::MalformedObject {
             oid: id.to_owned(),
             why: format!("its content is that of object {found}"),
         }),
-        Err(err) => Err(Error::MalformedObject {
+        Err(why) => Err(Error::MalformedObject {
             oid: id.to_owned(),
-            why: err.to_string(),
+            why,
         }),
     }
 }

@@ -1,22 +1,15 @@
 //! Writes objects, each whole, into a pack on the local disk.
 
-use std::{
-    fs::File,
-    io::{self, Write},
-    os::unix::fs::FileExt,
-    path::Path,
-};
+use std::{fs::File, os::unix::fs::FileExt, path::Path};
 
 use gix_hash::{ObjectId, oid};
-use gix_zlib::{
-    Compression, Status,
-    stream::deflate::{Compress, FlushCompress},
-};
 
 use super::{
     EntryTable, Kind,
+    deflate::Deflater,
     disk::DiskPack,
     header::{EntryKind, PACK_HEADER_LEN, kind_code, pack_header, write_entry_header},
+    object::id_of,
 };
 use crate::error::{Error, Result};
 
@@ -31,6 +24,7 @@ pub struct WholePack<'a> {
     /// Where the next entry goes.
     position: u64,
     entries: Vec<Entry>,
+    deflater: Deflater,
 }
 
 struct Entry {
@@ -50,6 +44,7 @@ impl<'a> WholePack<'a> {
             format,
             position: PACK_HEADER_LEN,
             entries: vec![],
+            deflater: Deflater::default(),
         }
     }
 
@@ -59,12 +54,14 @@ impl<'a> WholePack<'a> {
     /// # Errors
     /// Fails where the file cannot be written.
     pub fn add(&mut self, id: &oid, kind: Kind, data: &[u8]) -> Result<bool> {
-        if !has_id(id, kind, data) {
+        if !id_of(self.format, kind, data).is_ok_and(|found| *found == *id) {
             return Ok(false);
         }
         let mut entry = Vec::new();
         write_entry_header(EntryKind::Base(kind), data.len() as u64, &mut entry);
-        deflate(data, &mut entry).map_err(Error::io(self.path, "compress objects for"))?;
+        self.deflater
+            .append(data, &mut entry)
+            .map_err(Error::io(self.path, "compress objects for"))?;
         self.file
             .write_all_at(&entry, self.position)
             .map_err(Error::io(self.path, "write"))?;
@@ -122,35 +119,6 @@ impl<'a> WholePack<'a> {
             offsets: entries.iter().map(|entry| entry.offset).collect(),
             crc32s: entries.iter().map(|entry| entry.crc32).collect(),
         };
-        (&self.file).flush().map_err(Error::io(self.path, "write"))?;
         DiskPack::with_file(self.file, self.path, table, id)
     }
-}
-
-/// Returns whether an object is what its id says.
-fn has_id(id: &oid, kind: Kind, data: &[u8]) -> bool {
-    let mut hasher = gix_hash::hasher(id.kind());
-    hasher.update(format!("{kind} {}\0", data.len()).as_bytes());
-    hasher.update(data);
-    hasher.try_finalize().is_ok_and(|found| *found == *id)
-}
-
-fn deflate(data: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
-    let mut compress = Compress::new(Compression::BEST_SPEED);
-    let mut filled = out.len();
-    // What hardly compresses grows by a few bytes a block.
-    out.resize(filled + data.len() + data.len() / 1000 + 64, 0);
-    loop {
-        let (read, before) = (compress.total_in() as usize, compress.total_out());
-        let status = compress
-            .compress(&data[read..], &mut out[filled..], FlushCompress::Finish)
-            .map_err(io::Error::other)?;
-        filled += (compress.total_out() - before) as usize;
-        match status {
-            Status::StreamEnd => break,
-            _ => out.resize(out.len() + out.len() / 4 + 4096, 0),
-        }
-    }
-    out.truncate(filled);
-    Ok(())
 }

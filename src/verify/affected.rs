@@ -1,6 +1,6 @@
 //! Which references reach what is damaged or missing.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use bstr::BString;
 use gix_hash::{ObjectId, oid};
@@ -39,6 +39,11 @@ impl Suspects {
     /// Takes findings about objects out.
     pub fn clear(&mut self, is_cleared: impl Fn(usize) -> bool) {
         self.objects.retain(|(finding, ..)| !is_cleared(*finding));
+    }
+    /// Returns where the entries are that are no good.
+    pub fn damaged_places(&self) -> HashSet<(PackRank, u64)> {
+        let places = self.damaged.iter().map(|(pack, offset, _)| (*pack, *offset));
+        places.collect()
     }
     pub fn add_pack(&mut self, finding: usize, pack: PackRank) {
         self.packs.push((finding, pack));

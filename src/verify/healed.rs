@@ -16,11 +16,7 @@ pub(super) fn settle(check: &mut Check<'_>, snapshot: &Snapshot, suspects: &mut 
     if suspects.damaged.is_empty() {
         return;
     }
-    let bad: HashSet<(PackRank, u64)> = suspects
-        .damaged
-        .iter()
-        .map(|(pack, offset, _)| (*pack, *offset))
-        .collect();
+    let bad = suspects.damaged_places();
     let known = snapshot.damaged_entries().ok().flatten();
     let mut healed = HashSet::new();
     for (number, rank, oid) in suspects.objects() {
@@ -55,11 +51,7 @@ pub(super) fn note_lost(check: &mut Check<'_>, snapshot: &Snapshot, suspects: &S
     if check.level < Level::Full {
         return;
     }
-    let bad: HashSet<(PackRank, u64)> = suspects
-        .damaged
-        .iter()
-        .map(|(pack, offset, _)| (*pack, *offset))
-        .collect();
+    let bad = suspects.damaged_places();
     let damaged = suspects.damaged.iter().map(|(.., oid)| *oid);
     let mut lost: HashSet<ObjectId> = damaged.filter(|oid| good_copy(snapshot, oid, &bad).is_none()).collect();
     let missing = check.findings.iter().filter(|finding| finding.code == Code::Missing);

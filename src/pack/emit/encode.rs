@@ -2,23 +2,20 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use gix_hash::ObjectId;
-use gix_zlib::{
-    Compression, Status,
-    stream::deflate::{Compress, FlushCompress},
-};
-
 use super::{Naming, Written, order::Order, relatives::Relatives};
 use crate::{
     error::{Error, Result},
     pack::{
-        EntryTable, Location, PackRank, delta,
+        EntryTable, Location, PackRank,
+        deflate::Deflater,
+        delta,
         finder::pack_objects,
         header::{self, EntryHeader, EntryKind},
         idx::rows_by_offset,
         object::{Object, ObjectReader, check_id},
     },
 };
+use gix_hash::ObjectId;
 
 /// A pack's table is read to find a base's id only if it has at most so many entries for each one that is sent.
 const TABLE_RATIO: u64 = 64;
@@ -35,7 +32,7 @@ pub(super) struct Encoder<'a, 's> {
     reader: &'a ObjectReader<'s>,
     order: &'a Order<'a>,
     naming: Naming,
-    compress: Option<Compress>,
+    deflater: Deflater,
     entry: Vec<u8>,
     rebuilt: u64,
     healed: Vec<ObjectId>,
@@ -50,7 +47,7 @@ impl<'a, 's> Encoder<'a, 's> {
             reader,
             order,
             naming,
-            compress: None,
+            deflater: Deflater::default(),
             entry: Vec::new(),
             rebuilt: 0,
             healed: Vec::new(),
@@ -236,28 +233,8 @@ impl<'a, 's> Encoder<'a, 's> {
 
     /// Appends `data` to the entry with the fastest compression.
     fn deflate(&mut self, index: usize, data: &[u8]) -> Result<()> {
-        let compress = self
-            .compress
-            .get_or_insert_with(|| Compress::new(Compression::BEST_SPEED));
-        compress.reset();
-        let mut filled = self.entry.len();
-        // What hardly compresses grows by a few bytes a block.
-        self.entry.resize(filled + data.len() + data.len() / 1000 + 64, 0);
-        loop {
-            let (read, before) = (compress.total_in() as usize, compress.total_out());
-            let status = compress.compress(&data[read..], &mut self.entry[filled..], FlushCompress::Finish);
-            filled += (compress.total_out() - before) as usize;
-            match status {
-                Ok(Status::StreamEnd) => break,
-                Ok(_) => self.entry.resize(self.entry.len() + self.entry.len() / 4 + 4096, 0),
-                Err(err) => {
-                    let why = format!("it cannot be compressed: {err}");
-                    return Err(self.invalid(index, &why));
-                }
-            }
-        }
-        self.entry.truncate(filled);
-        Ok(())
+        let appended = self.deflater.append(data, &mut self.entry);
+        appended.map_err(|error| self.invalid(index, &format!("it cannot be compressed: {error}")))
     }
 
     fn header(&self, index: usize, bytes: &[u8]) -> Result<EntryHeader> {

@@ -13,7 +13,6 @@ mod plan;
 mod request;
 mod send;
 mod shown;
-mod tags;
 mod v0;
 mod v2;
 

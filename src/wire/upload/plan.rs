@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use bstr::{BStr, BString, ByteSlice};
 use gix_hash::ObjectId;
 
-use super::{View, cut::Boundary, request::Request, tags::add_following_tags};
+use super::{View, cut::Boundary, request::Request};
 use crate::{
     error::Result,
     pack::{
@@ -15,6 +15,7 @@ use crate::{
         parse::tree_entry,
         select::{SelectOptions, everything, select},
         selection::Selection,
+        tags::add_following_tags,
     },
     wire::{WireError, WireResult},
 };

@@ -4,12 +4,10 @@ use std::collections::{HashMap, HashSet};
 
 use gix_hash::ObjectId;
 
-use crate::{
-    error::Result,
-    pack::{Kind, object::ObjectReader, parse, selection::Selection},
-};
+use super::{Kind, object::ObjectReader, parse, selection::Selection};
+use crate::error::Result;
 
-/// Adds the annotated tags that point at what is selected. `tags` are tags each with what it finally points at.
+/// Adds the annotated tags that point at what is selected, as git's own servers do with `include-tag`. `tags` are tags each with what it finally points at.
 ///
 /// # Errors
 /// Fails where a tag cannot be read.
