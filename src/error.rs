@@ -100,6 +100,16 @@ pub enum Error {
     /// A pack that was given to be stored, or that was read, is not a valid pack.
     #[error("invalid pack {name}: {why}")]
     InvalidPack { name: String, why: String },
+    /// A pack that was given to be stored refers to an object that is neither in it nor in the archive.
+    #[error(
+        "invalid pack {name}: {kind} {oid}, which {from} refers to, is missing (is the repository shallow, grafted or damaged?)"
+    )]
+    Incomplete {
+        name: String,
+        kind: gix_object::Kind,
+        oid: gix_hash::ObjectId,
+        from: gix_hash::ObjectId,
+    },
     /// A git object cannot be parsed.
     #[error("object {oid} is malformed: {why}")]
     MalformedObject { oid: gix_hash::ObjectId, why: String },

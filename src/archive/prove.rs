@@ -20,7 +20,7 @@ use crate::{
     pack::{
         PackRank, PackStore,
         finder::Finder,
-        resolve::{ResolveOptions, Resolved, ResolvedCommit, resolve},
+        resolve::{Dangling, ResolveOptions, Resolved, ResolvedCommit, resolve},
     },
 };
 
@@ -166,16 +166,20 @@ fn refuse_unsound(name: &str, resolved: &Resolved) -> Result<()> {
             damage.oid, damage.why
         ));
     }
-    if let Some(dangling) = resolved.dangling.first() {
-        let from = dangling
-            .from
-            .map_or_else(String::new, |from| format!(", which {from} refers to"));
-        let (kind, to) = (dangling.kind, dangling.to);
-        return invalid(format!(
-            "{kind} {to}{from}, is missing (is the repository shallow, grafted or damaged?)"
-        ));
+    match resolved.dangling.first() {
+        None => Ok(()),
+        Some(&Dangling { from, to, kind }) => match from {
+            Some(from) => Err(Error::Incomplete {
+                name: name.into(),
+                kind,
+                oid: to,
+                from,
+            }),
+            None => invalid(format!(
+                "object {to} is not a {kind}, as an object that refers to it says (`git fsck` tells more)"
+            )),
+        },
     }
-    Ok(())
 }
 
 /// Returns `name <address>` of an author line.

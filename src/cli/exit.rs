@@ -98,6 +98,7 @@ fn library(error: &Error) -> Exit {
         | Error::Truncated { .. }
         | Error::MissingObject { .. }
         | Error::InvalidPack { .. }
+        | Error::Incomplete { .. }
         | Error::MalformedObject { .. } => Exit::Damaged,
         Error::Invalid(_) => Exit::Usage,
         _ => Exit::Failed,

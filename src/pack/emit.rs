@@ -19,7 +19,7 @@ use self::{encode::Encoder, order::Order, sink::Sink, window::Window};
 use super::{EntryTable, PackRank, PackStore, header, object::ObjectReader, selection::Selection};
 use crate::error::{Error, Result};
 
-pub use self::copy::copy_verbatim;
+pub use self::{copy::copy_verbatim, sink::OUTPUT};
 
 /// What became of an emission.
 #[derive(Debug, Clone)]

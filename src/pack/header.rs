@@ -55,22 +55,45 @@ pub struct EntryHeader {
     pub len: usize,
 }
 
-/// The reason where bytes end before the header does.
-pub(super) const SHORT: &str = "the header is cut off";
-
 /// Parses the entry header at the start of `bytes`.
 ///
 /// # Errors
 /// Fails with the reason where the bytes are no header or end too early.
 pub fn parse_entry_header(bytes: &[u8], format: gix_hash::Kind) -> Result<EntryHeader, &'static str> {
-    let first = *bytes.first().ok_or(SHORT)?;
+    begin_entry_header(bytes, format).map_err(|error| match error {
+        HeaderError::Short => "the header is cut off",
+        HeaderError::Invalid(why) => why,
+    })
+}
+
+/// Why bytes are no entry header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HeaderError {
+    /// They end before the header does.
+    Short,
+    Invalid(&'static str),
+}
+
+impl From<&'static str> for HeaderError {
+    fn from(why: &'static str) -> Self {
+        HeaderError::Invalid(why)
+    }
+}
+
+/// Parses the entry header that `bytes` begin with, of which more may be to come.
+///
+/// # Errors
+/// Fails where the bytes are no header, and apart from that where they end too early.
+pub(super) fn begin_entry_header(bytes: &[u8], format: gix_hash::Kind) -> Result<EntryHeader, HeaderError> {
+    use HeaderError::Short;
+    let first = *bytes.first().ok_or(Short)?;
     let mut size = u64::from(first & 0x0f);
     let (mut byte, mut len, mut shift) = (first, 1, 4);
     while byte & 0x80 != 0 {
-        byte = *bytes.get(len).ok_or(SHORT)?;
+        byte = *bytes.get(len).ok_or(Short)?;
         let bits = u64::from(byte & 0x7f);
         if shift >= 64 || (bits << shift) >> shift != bits {
-            return Err("the size does not fit into 64 bits");
+            return Err("the size does not fit into 64 bits".into());
         }
         size |= bits << shift;
         len += 1;
@@ -82,11 +105,11 @@ pub fn parse_entry_header(bytes: &[u8], format: gix_hash::Kind) -> Result<EntryH
         3 => EntryKind::Base(Kind::Blob),
         4 => EntryKind::Base(Kind::Tag),
         6 => {
-            let mut byte = *bytes.get(len).ok_or(SHORT)?;
+            let mut byte = *bytes.get(len).ok_or(Short)?;
             len += 1;
             let mut distance = u64::from(byte & 0x7f);
             while byte & 0x80 != 0 {
-                byte = *bytes.get(len).ok_or(SHORT)?;
+                byte = *bytes.get(len).ok_or(Short)?;
                 len += 1;
                 // Each further byte adds one before the shift, so that no distance has two encodings.
                 distance = distance
@@ -98,11 +121,11 @@ pub fn parse_entry_header(bytes: &[u8], format: gix_hash::Kind) -> Result<EntryH
             EntryKind::OfsDelta(distance)
         }
         7 => {
-            let id = bytes.get(len..len + format.len_in_bytes()).ok_or(SHORT)?;
+            let id = bytes.get(len..len + format.len_in_bytes()).ok_or(Short)?;
             len += id.len();
             EntryKind::RefDelta(ObjectId::from_bytes_or_panic(id))
         }
-        _ => return Err("the object type is not known"),
+        _ => return Err("the object type is not known".into()),
     };
     Ok(EntryHeader { kind, size, len })
 }

@@ -80,6 +80,8 @@ pub struct Damage {
     /// Offset of its entry.
     pub offset: u64,
     pub why: String,
+    /// Whether the bytes of the entry are others than were noted, by their CRC-32; else what they hold is wrong.
+    pub is_altered: bool,
 }
 
 /// A link to an object that is not there, or is of another kind than the link says.

@@ -126,13 +126,22 @@ fn check_pack(
         pack: Some(span.id),
         ..finding
     };
-    for (nth, Damage { oid, offset, why }) in resolved.damaged.iter().enumerate() {
+    for (
+        nth,
+        Damage {
+            oid,
+            offset,
+            why,
+            is_altered,
+        },
+    ) in resolved.damaged.iter().enumerate()
+    {
         if nth == TOLD {
             let what = format!("{} more objects are damaged", resolved.damaged.len() - TOLD);
             check.find(about(Finding::new(Severity::Damage, Code::Object, what)));
             break;
         }
-        let code = match why.starts_with("its CRC-32") {
+        let code = match is_altered {
             true => Code::Entry,
             false => Code::Object,
         };

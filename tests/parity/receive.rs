@@ -132,6 +132,41 @@ fn a_pack_that_is_not_whole_is_not_stored() {
     );
 }
 
+/// R12: a link to an object of another kind is damage, not a history that is cut, which would be forgiven a shallow client.
+#[test]
+fn a_link_to_another_kind_of_object_is_not_taken_for_a_cut() {
+    let s = sandbox();
+    let (old, zero) = (id(&s, "old"), "0".repeat(40));
+    let tree = id(&s, "main^{tree}");
+    let bytes = gix_hash::ObjectId::from_hex(tree.as_bytes()).unwrap();
+    fs::write(s.path("t"), [&b"100644 file\0"[..], bytes.as_slice()].concat()).unwrap();
+    s.ok(
+        "work",
+        &format!(
+            "u=$(git hash-object -t tree -w --literally ../t) && c=$(git commit-tree -m x -p old $u) && git update-ref refs/x $c &&
+             printf '%s\\n' $c $u {tree} $(git ls-tree main | cut -d' ' -f3 | cut -f1) | git pack-objects -q --stdout >../p.pack"
+        ),
+    );
+    let pack = fs::read(s.path("p.pack")).unwrap();
+    let request = [
+        packet(&format!("shallow {old}\n")),
+        packet(&format!(
+            "{zero} {} refs/heads/x\0report-status object-format=sha1",
+            id(&s, "refs/x")
+        )),
+        b"0000".to_vec(),
+        pack,
+    ];
+    let before = fingerprint(&s.path("app.znippy"));
+    let ran = send(&s, &request.concat());
+    assert!(
+        ran.stdout.contains("is not a blob") && ran.stdout.contains("ng refs/heads/x unpacker error"),
+        "{}",
+        ran.stdout
+    );
+    assert!(before == fingerprint(&s.path("app.znippy")));
+}
+
 /// A thin pack needs objects that are not in it; git does not send one, for the server says so.
 #[test]
 fn a_thin_pack_is_refused() {

@@ -38,7 +38,7 @@ use crate::{
     media::{DiskFile, Medium},
     pack::{
         EntryTable, Kind, Location, PackRank, PackStore,
-        emit::{Naming, emit_with},
+        emit::{self, Naming, emit_with},
         graph::malformed,
         object::ObjectReader,
         parse,
@@ -350,7 +350,7 @@ impl Rewrite {
     /// Names the archive in an error that the emitter could not give a path to.
     fn named(&self, error: Error) -> Error {
         match error {
-            Error::Io { action, source, path } if path.as_os_str() == "the new pack" => Error::Io {
+            Error::Io { action, source, path } if path.as_os_str() == emit::OUTPUT => Error::Io {
                 path: self.path.clone(),
                 action: if action == "write" {
                     "write the new generation of"

@@ -139,10 +139,13 @@ impl Hashing {
     }
 }
 
-/// Wraps an error of the writer that a caller gave: the path is what the caller knows.
+/// What stands for the writer that a caller gave, in the place of a path, which only the caller knows.
+pub const OUTPUT: &str = "the new pack";
+
+/// Wraps an error of the writer that a caller gave.
 fn cannot_write(source: io::Error) -> Error {
     Error::Io {
-        path: "the new pack".into(),
+        path: OUTPUT.into(),
         action: "write",
         source,
     }

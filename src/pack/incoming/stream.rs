@@ -9,7 +9,7 @@ use gix_hash::{Hasher, Kind as Format, ObjectId};
 use gix_zlib::{Decompress, FlushDecompress, Status};
 
 use super::{Entry, IncomingError, store};
-use crate::pack::header::{self, EntryKind};
+use crate::pack::header::{self, EntryKind, HeaderError};
 
 /// A pack on its way into a file.
 pub(super) struct Stream<'i, 'f> {
@@ -93,11 +93,11 @@ impl<'i, 'f> Stream<'i, 'f> {
             let mut byte = [0];
             self.bytes(&mut byte)?;
             bytes.push(byte[0]);
-            match header::parse_entry_header(&bytes, self.format) {
+            match header::begin_entry_header(&bytes, self.format) {
                 Ok(entry) => return Ok((entry.kind, entry.size, bytes.len() as u32)),
-                Err(why) if bytes.len() >= header::MAX_ENTRY_HEADER_LEN => return Err(invalid(offset, why)),
-                Err(why) if why != header::SHORT => return Err(invalid(offset, why)),
-                Err(_) => {}
+                Err(HeaderError::Short) if bytes.len() < header::MAX_ENTRY_HEADER_LEN => {}
+                Err(HeaderError::Short) => return Err(invalid(offset, "its header does not end")),
+                Err(HeaderError::Invalid(why)) => return Err(invalid(offset, why)),
             }
         }
     }

@@ -60,7 +60,7 @@ impl Worker<'_, '_> {
             // It is what its id says; what is made from it may be sound.
             Err(Trouble::Damage(why)) => {
                 tree.starts.clear();
-                self.tell(at, format!("it is malformed: {why}"));
+                self.tell(at, format!("it is malformed: {why}"), false);
             }
             Err(failure) => return Err(failure),
         }

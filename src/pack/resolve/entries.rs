@@ -55,7 +55,7 @@ impl Worker<'_, '_> {
         if found == expected {
             return Ok(());
         }
-        Err(Trouble::Damage(format!(
+        Err(Trouble::Altered(format!(
             "its CRC-32 is {found:08x}, expected {expected:08x}"
         )))
     }

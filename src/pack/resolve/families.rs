@@ -138,6 +138,7 @@ impl Families {
             oid,
             offset: self.starts[at],
             why,
+            is_altered: false,
         });
     }
 }

@@ -20,6 +20,8 @@ const ROOTS_TAKEN: usize = 16;
 const STREAM_FROM: u64 = 8 << 20;
 /// Why an object could not be resolved: the pack is damaged there, or reading failed altogether.
 pub(super) enum Trouble {
+    /// The stored bytes are not those that the table is of.
+    Altered(String),
     Damage(String),
     Failure(Error),
 }
@@ -112,7 +114,7 @@ impl<'a, 'b> Worker<'a, 'b> {
                     self.waiting_bytes = 0;
                     return match trouble {
                         Trouble::Failure(err) => Err(err),
-                        Trouble::Damage(why) => Err(self.changed(at, &why)),
+                        Trouble::Altered(why) | Trouble::Damage(why) => Err(self.changed(at, &why)),
                     };
                 }
             };
@@ -250,17 +252,17 @@ impl<'a, 'b> Worker<'a, 'b> {
 
     /// Tells that an object is damaged, and with it everything that is made from it; a failure to read is passed on.
     fn damaged(&mut self, at: u32, trouble: Trouble) -> Result<()> {
-        let why = match trouble {
-            Trouble::Damage(why) => why,
+        match trouble {
+            Trouble::Altered(why) => self.tell(at, why, true),
+            Trouble::Damage(why) => self.tell(at, why, false),
             Trouble::Failure(err) => return Err(err),
-        };
-        self.tell(at, why);
+        }
         let families = self.shared.families;
         let mut stack = vec![at];
         while let Some(base) = stack.pop() {
             let mut child = families.first_child[base as usize];
             while child != NONE {
-                self.tell(child, "its delta base is damaged".into());
+                self.tell(child, "its delta base is damaged".into(), false);
                 stack.push(child);
                 child = families.next_sibling[child as usize];
             }
@@ -268,7 +270,7 @@ impl<'a, 'b> Worker<'a, 'b> {
         Ok(())
     }
 
-    pub(super) fn tell(&self, at: u32, why: String) {
+    pub(super) fn tell(&self, at: u32, why: String, is_altered: bool) {
         let oid = self
             .shared
             .table
@@ -278,6 +280,7 @@ impl<'a, 'b> Worker<'a, 'b> {
             oid,
             offset: self.place(at).0,
             why,
+            is_altered,
         };
         self.shared
             .found

@@ -201,8 +201,7 @@ fn proven_or_cut(
             .collect()
     };
     let new = proven(snapshot, &pack, &tips(statuses), relies_on);
-    if !request.shallow.is_empty() && matches!(&new, Err(Error::InvalidPack { why, .. }) if why.contains("is missing"))
-    {
+    if !request.shallow.is_empty() && matches!(new, Err(Error::Incomplete { .. })) {
         let known = relies_on.clone();
         let Some(pack) = without_cut(snapshot, &pack, request, &known, statuses, spool)? else {
             return Ok(None);
