@@ -163,7 +163,7 @@ impl<R: BufRead, W: Write> Session<R, W> {
                 None => return Ok(false),
             },
             b"push" => match self.read_batch("push", argument)? {
-                Some(batch) => self.push(&batch)?,
+                Some(batch) => return self.push(&batch),
                 None => return Ok(false),
             },
             _ => bail!("git sent the unknown command '{}'", ui::text(line)),
@@ -395,7 +395,8 @@ impl<R: BufRead, W: Write> Session<R, W> {
         self.reply(&lines)
     }
 
-    fn push(&mut self, batch: &[BString]) -> Result<()> {
+    /// Carries out a batch, and returns whether git is to go on with commands.
+    fn push(&mut self, batch: &[BString]) -> Result<bool> {
         let Some(Listed {
             snapshot,
             push: Some(state),
@@ -415,7 +416,7 @@ impl<R: BufRead, W: Write> Session<R, W> {
         }
         let config = get_or_read(&mut state.config)?;
         let mut attempts = 0;
-        let (statuses, unproven) = loop {
+        let (statuses, unproven, pack_refused) = loop {
             if let Some(snapshot) = snapshot.as_ref() {
                 self.remote.check_identity(config, &snapshot.uuid())?;
             }
@@ -429,10 +430,11 @@ impl<R: BufRead, W: Write> Session<R, W> {
                 listed: &state.listing,
                 objects: RefCell::new(objects),
                 unproven: Cell::new(false),
+                pack_refused: Cell::new(false),
             };
             attempts += 1;
             match push.run(request) {
-                Ok(statuses) => break (statuses, push.unproven.get()),
+                Ok(statuses) => break (statuses, push.unproven.get(), push.pack_refused.get()),
                 Err(error) if attempts < MAX_ATTEMPTS && is_rewritten(&error) => objects = push.objects.into_inner(),
                 Err(error) => return Err(error),
             }
@@ -451,9 +453,14 @@ impl<R: BufRead, W: Write> Session<R, W> {
             lines.extend_from_slice(&line);
             lines.push(b'\n');
         }
-        lines.push(b'\n');
+        if !pack_refused {
+            lines.push(b'\n');
+        }
         state.unproven |= unproven;
-        self.reply(&lines)
+        self.reply(&lines)?;
+        // An end without an empty line tells git that the push as a whole failed, as its own server does where it does not take a
+        // pack: `git push --porcelain` then does not end with `Done`, as it does where references are refused.
+        Ok(!pack_refused)
     }
 }
 

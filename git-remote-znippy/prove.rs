@@ -63,7 +63,7 @@ impl Push<'_> {
         let directory = spool.directory.below("fsck")?;
         let told = fsck::fsck(&spool.pack, snapshot, client::git(), &directory)?;
         for line in told.iter().flat_map(|told| told.lines()) {
-            self.options.voice.note(line.as_bstr());
+            self.options.voice.reason(line.as_bstr());
         }
         Ok(told.is_none())
     }

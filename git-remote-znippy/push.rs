@@ -11,6 +11,7 @@ use gix_hash::{Kind, ObjectId};
 use znippy::{
     archive::Snapshot,
     pack::{PackStore, disk::Layered, object::ObjectReader},
+    refs::{EditResult, Rejection},
 };
 
 use crate::{
@@ -43,6 +44,8 @@ pub struct Push<'a> {
     pub objects: RefCell<Objects>,
     /// Set where something was stored that is yet to be proven.
     pub unproven: Cell<bool>,
+    /// Set where the pack was not taken, whatever the references are to hold.
+    pub pack_refused: Cell<bool>,
 }
 
 impl Push<'_> {
@@ -62,6 +65,14 @@ impl Push<'_> {
             return Ok(updates.iter().map(|update| status(update, None)).collect());
         };
         let results = self.commit(&updates, prepared)?;
+        let why = results.iter().find_map(|result| match result {
+            EditResult::Rejected(Rejection::Pack(why)) => Some(why),
+            _ => None,
+        });
+        if let Some(why) = why {
+            self.options.voice.reason(why);
+            self.pack_refused.set(true);
+        }
         let mut results = results.into_iter();
         // The edits of the transaction are the updates that apply, in their order.
         Ok(updates
@@ -93,6 +104,7 @@ impl Push<'_> {
                 && !self.passes_fsck(spool)?
             {
                 // As git's own server says it: nothing of such a push is done, not even deletions.
+                self.pack_refused.set(true);
                 for update in updates.iter_mut().filter(|update| update.applies()) {
                     update.refuse("unpacker error");
                 }

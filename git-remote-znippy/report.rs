@@ -28,6 +28,8 @@ pub fn status(update: &Update, result: Option<EditResult>) -> BString {
             Rejection::Stale { .. } if update.lease.is_some() => error("stale info"),
             Rejection::Stale { .. } if !update.forced && update.new.is_some() => error("fetch first"),
             Rejection::Stale { .. } => error("changed by another push meanwhile, try again"),
+            // As git's own server says it. Why is told apart from that.
+            Rejection::Pack(_) => error("unpacker error"),
             other => error(&other.to_string()),
         },
         (Verdict::Apply { .. }, None) => error("not done"),
@@ -100,7 +102,7 @@ mod tests {
             (
                 update(apply(false), false, Some(id), None),
                 Some(EditResult::Rejected(Rejection::Atomic)),
-                "error refs/heads/a atomic push failed",
+                "error refs/heads/a atomic push failure",
             ),
         ] {
             assert_eq!(status(&update, result), line);

@@ -36,6 +36,11 @@ impl Voice {
         }
     }
 
+    /// Prints why something is refused: git itself shows no more than a word.
+    pub fn reason(self, text: impl std::fmt::Display) {
+        line("znippy: ", &text.to_string());
+    }
+
     /// Prints what only `-v` asks for.
     pub fn detail(self, text: impl std::fmt::Display) {
         if self.verbosity > 1 {

@@ -34,14 +34,14 @@ impl<'a> Rules<'a> {
     pub fn new(snapshot: &'a Snapshot, transaction: &'a Transaction) -> Result<Rules<'a>> {
         let policy = snapshot.policy();
         let all = match policy.is_read_only() {
-            true => Some("the archive is read-only (znippy.readOnly)".to_owned()),
-            false => too_large(snapshot, &policy, &transaction.packs)?,
+            true => Some(Rejection::Policy("the archive is read-only (znippy.readOnly)".into())),
+            false => too_large(snapshot, &policy, &transaction.packs)?.map(Rejection::Pack),
         };
         Ok(Rules {
             snapshot,
             transaction,
             policy,
-            all: all.map(Rejection::Policy),
+            all,
         })
     }
 

@@ -73,8 +73,11 @@ pub enum Rejection {
     /// The settings of the archive forbid it.
     #[error("{0}")]
     Policy(String),
+    /// The settings of the archive forbid to store the packs: not for what any reference is to hold.
+    #[error("{0}")]
+    Pack(String),
     /// Another edit of the same atomic transaction was rejected.
-    #[error("atomic push failed")]
+    #[error("atomic push failure")]
     Atomic,
 }
 

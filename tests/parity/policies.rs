@@ -62,13 +62,13 @@ fn objects_are_checked_as_git_checks_them() {
     Parity::new().without_state().run(&format!(
         "{BAD_OBJECTS}
          $ policy receive.fsckObjects true
-         work!= git push $URL bad
-         work!= git push $URL main:fine bad :old
-         work!= git push -f --atomic $URL bad:main
+         work!= git push --porcelain $URL bad
+         work!= git push --porcelain $URL main:fine bad :old
+         work!= git push --porcelain -f --atomic $URL bad:main
          work$ git push --porcelain --dry-run $URL bad
-         work!= git push $URL evil
+         work!= git push --porcelain $URL evil
          work$ git push --porcelain $URL first
-         work!= git push $URL evil
+         work!= git push --porcelain $URL evil
          work$ commit two
          work$ git push --porcelain $URL main main~1:refs/heads/x :old
          $ policy transfer.fsckObjects true
@@ -84,14 +84,35 @@ fn objects_are_checked_where_only_transfers_are_named() {
     Parity::new().without_state().run(&format!(
         "{BAD_OBJECTS}
          $ policy transfer.fsckObjects true
-         work!= git push $URL bad
-         work!= git push $URL evil
+         work!= git push --porcelain $URL bad
+         work!= git push --porcelain $URL evil
          work$ commit two
          work$ git push --porcelain $URL main first
          $ policy transfer.fsckObjects false
          work$ git push --porcelain $URL bad
          $ git ls-remote $URL"
     ));
+}
+
+/// `--porcelain` ends with `Done` unless the pack as a whole was not taken: then nothing of the push is done.
+#[test]
+fn a_pack_that_is_too_large_is_no_matter_of_single_references() {
+    parity(
+        "$ git init -q work
+         work$ commit one
+         work$ git push -q $URL main main:old
+         $ policy receive.maxInputSize 100
+         work$ commit two
+         work!= git push --porcelain $URL main :old
+         work!= git push --porcelain --atomic $URL main :old
+         work$ git push --porcelain $URL :old
+         work!= git push --porcelain $URL main
+         $ policy receive.maxInputSize 1m
+         $ policy receive.denyDeletes true
+         work$ git push --porcelain $URL main main:new
+         work!= git push --porcelain $URL :new
+         work!= git push --porcelain --atomic $URL HEAD:refs/heads/x :new",
+    );
 }
 
 #[test]

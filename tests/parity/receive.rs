@@ -401,6 +401,15 @@ fn what_git_has_against_objects_is_told() {
         ] {
             assert!(told.contains(part), "{part}: {told}");
         }
+        for way in ["znippy::$A/app", "ext::znippy %s $A/app"] {
+            let ran = s.fails("work", &format!("git push --porcelain \"{way}\" bad :main"));
+            let told = ran.stdout;
+            assert!(
+                told.contains(":refs/heads/main\t[remote rejected] (unpacker error)"),
+                "{told}"
+            );
+            assert!(!told.contains("Done"), "{told}");
+        }
         let told = s.fails("work", "git push \"znippy::$A/app\" bad").stderr;
         assert!(
             told.contains("missingEmail") && told.contains("(unpacker error)"),

@@ -104,6 +104,11 @@ fn try_store(
         ..Transaction::default()
     };
     let outcome = archive::commit(snapshot.path(), transaction, write_policy)?;
+    for result in &outcome.results {
+        if let EditResult::Rejected(Rejection::Pack(why)) = result {
+            return Ok(Report::failed(request, why));
+        }
+    }
     let results = outcome
         .results
         .into_iter()
@@ -121,7 +126,6 @@ fn try_store(
                 forced: false,
             },
             EditResult::Rejected(Rejection::Stale { .. }) => Status::No("failed to update ref".into()),
-            EditResult::Rejected(Rejection::Atomic) => Status::No("atomic push failure".into()),
             EditResult::Rejected(why) => Status::No(why.to_string()),
         });
     let mut notes: Vec<String> = outcome.warnings.iter().map(|text| format!("warning: {text}")).collect();
