@@ -9,6 +9,8 @@
 //! | the sync | the commit; the slot names the one before | readers accept the tail; the next writer confirms it |
 //! | part of the slot | the commit; one slot unreadable | as above, by the other slot |
 //! | the slot | the commit | nobody |
+//!
+//! On a disk that other machines may write to, nothing is cut off and no place is used twice: see `settle`.
 
 use std::{
     fs::File,
@@ -149,6 +151,16 @@ impl From<Error> for Failure {
 }
 
 impl Failure {
+    /// Returns what the disk said, where it was the disk.
+    pub fn source(&self) -> Option<&io::Error> {
+        match self {
+            Failure::Incomplete(Error::Io { source, .. })
+            | Failure::NotOurs(Error::Io { source, .. })
+            | Failure::Unsynced(source) => Some(source),
+            Failure::Incomplete(_) | Failure::NotOurs(_) => None,
+        }
+    }
+
     /// Returns the error to tell where nothing needs to be taken back.
     pub fn into_error(self, path: &Path) -> Error {
         match self {

@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     Durability, Snapshot, WritePolicy,
-    append::{self, Failure, write_error},
+    append::{self, write_error},
     create::sync_directory,
     damage,
     durability::Arm,
@@ -15,7 +15,9 @@ use super::{
     merge,
     open::{describe_loss, is_same_file, open_file, read_error, read_head_bytes, refuse_unstable},
     prepare::{Addition, prepare},
-    settle::{check_own_header, check_still_ours, next_slot, refuse_unsafe, settle_tail, take_back, write_slot},
+    settle::{
+        Place, abandon, check_own_header, check_still_ours, next_slot, refuse_unsafe, reserve, settle_tail, write_slot,
+    },
 };
 use crate::{
     error::{Error, Result},
@@ -364,21 +366,20 @@ impl Writer<'_> {
             }
         };
         let still_ours = || check_still_ours(path, file.as_ref(), end);
-        match append::write(file.as_ref(), path, &prepared, arm, &still_ours, on_copy) {
-            Ok(()) => {}
-            Err(Failure::Incomplete(error)) => {
-                // Best effort: what is left of the tail has no whole commit in it, and the next writer cuts it off. Synced, so
-                // that none of it shows up again among the bytes of that one's commit.
-                let _ = file.set_len(recovered.state.append).and_then(|()| file.sync_data());
-                return Err(error);
-            }
-            Err(Failure::NotOurs(error @ Error::Replaced { .. })) => return Err(error),
-            // Not that it is another's, but that nobody can tell.
-            Err(Failure::NotOurs(error)) => return Err(take_back(path, file.as_ref(), recovered.state.append, error)),
-            Err(Failure::Unsynced(source)) => {
-                let error = Error::io(path, "sync")(source);
-                return Err(take_back(path, file.as_ref(), recovered.state.append, error));
-            }
+        if is_on_network {
+            reserve(path, file.as_ref(), &prepared.commit, recovered.state.append)?;
+        }
+        let landed = append::write(file.as_ref(), path, &prepared, arm, &still_ours, on_copy);
+        if let Err(failure) = landed {
+            let place = Place {
+                path,
+                file: file.as_ref(),
+                head: &head,
+                recovered: &recovered,
+                end,
+                is_on_network,
+            };
+            return Err(abandon(&place, failure));
         }
         if is_on_network {
             check_own_header(path, file.as_ref(), &prepared.commit)?;
@@ -445,7 +446,7 @@ impl Writer<'_> {
     /// Sees to it that the next commit can go behind what is there. Returns what of it no sync is known to have covered.
     fn settle(&mut self) -> Result<Beyond> {
         let confirms = self.arm.confirms();
-        let unconfirmed = self.len - self.view.recovered.slot.map_or(self.len, |slot| slot.append);
+        let unconfirmed = (self.view.recovered.slot).map_or(0, |slot| self.len.saturating_sub(slot.append));
         let is_little = |commits| commits < MAX_UNCONFIRMED.0 && unconfirmed < MAX_UNCONFIRMED.1;
         match self.view.beyond {
             Beyond::Nothing => Ok(Beyond::Nothing),
@@ -473,7 +474,9 @@ impl Writer<'_> {
         match beyond {
             Beyond::Nothing => return Ok(()),
             Beyond::Own(_) => {}
-            Beyond::Resident(_) | Beyond::Unsettled => settle_tail(path, file.as_ref(), head, self.len, recovered)?,
+            Beyond::Resident(_) | Beyond::Unsettled => {
+                settle_tail(path, file.as_ref(), head, self.len, recovered, self.is_on_network)?
+            }
         }
         // Where damage is skipped both slots have to say so: while one of them still names a place before it, a crash could leave
         // that one alone, and the way to what comes later would be lost.

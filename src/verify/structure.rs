@@ -132,7 +132,9 @@ pub(super) fn check_tail(check: &mut Check<'_>, opened: &Opened) {
     let (severity, code, at, what) = match &recovered.tail {
         Tail::Clean | Tail::Whole { .. } => return,
         Tail::Torn { at, why, .. } => {
-            let what = format!("an unfinished write follows the last commit ({why}); the next push cuts it off");
+            let what = format!(
+                "an unfinished write follows the last commit ({why}); the next push cuts it off, or on a network disk goes on behind it"
+            );
             (Severity::Warning, Code::TailTorn, *at, what)
         }
         Tail::Damaged { at, why, .. } => {
@@ -164,7 +166,7 @@ pub(super) fn walk(check: &mut Check<'_>, snapshot: &Snapshot, slots: &[Option<S
             read => {
                 let next = live.range(at + 1..).next().map_or(state.footer_end, |(next, _)| *next);
                 let Some(block) = live.get(&at) else {
-                    let what = "bytes that are no commit: damaged, but nothing that counts";
+                    let what = "bytes that are no commit (damaged, or of a write to a network disk that failed); nothing that counts";
                     check.find(Finding::new(Severity::Warning, Code::DeadBytes, what).at(at..next));
                     (at, previous) = (next, vec![]);
                     continue;
@@ -246,7 +248,7 @@ pub(super) fn walk(check: &mut Check<'_>, snapshot: &Snapshot, slots: &[Option<S
         at = block.end();
     }
     if state.append > state.footer_end {
-        let what = "damaged bytes behind the last commit were kept; nothing that counts";
+        let what = "bytes behind the last commit were kept (damaged, or of a write to a network disk that failed); nothing that counts";
         let place = state.footer_end..state.append;
         check.find(Finding::new(Severity::Warning, Code::DeadBytes, what).at(place));
     }

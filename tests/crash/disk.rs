@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use znippy::media::{Disk, DiskFile, FileKind, LockByte, Medium, Ring, RingError, Stat, Temporary};
+use znippy::media::{Disk, DiskFile, FileKind, LockByte, LockReach, Medium, Ring, RingError, Stat, Temporary};
 
 use crate::volume::{Ino, Volume};
 
@@ -135,6 +135,12 @@ impl DiskFile for OpenFile {
     }
     fn is_locked(&self, byte: LockByte) -> io::Result<bool> {
         Ok(self.volume.is_locked(self.ino, lock_offset(byte), self.handle))
+    }
+    fn lock_reach(&self) -> io::Result<LockReach> {
+        Ok(match self.volume.is_on_network() {
+            true => LockReach::Network,
+            false => LockReach::Machine,
+        })
     }
     fn sync_all(&self) -> io::Result<()> {
         self.volume.sync(self.ino)

@@ -25,6 +25,7 @@ fn faults() -> Vec<(&'static str, Fault, bool)> {
         ("EIO", libc::EIO),
         ("EINTR", libc::EINTR),
         ("ESTALE", libc::ESTALE),
+        ("ETIMEDOUT", libc::ETIMEDOUT),
     ] {
         faults.push((name, Fault::Error(number), false));
         faults.push((name, Fault::Error(number), true));
@@ -36,7 +37,17 @@ fn faults() -> Vec<(&'static str, Fault, bool)> {
 
 /// Runs `work` once for each call that it makes and each fault, on a disk with `base`; checks what is left; returns the table.
 fn run(name: &str, base: &Image, work: &Work) -> BTreeMap<(Call, &'static str), Outcomes> {
-    let clean = Arc::new(Volume::new(base));
+    run_on(false, name, base, work)
+}
+
+/// As [`run`], on a disk that other machines may write to or not.
+fn run_on(is_on_network: bool, name: &str, base: &Image, work: &Work) -> BTreeMap<(Call, &'static str), Outcomes> {
+    let disk = || {
+        let volume = Arc::new(Volume::new(base));
+        volume.on_network(is_on_network);
+        volume
+    };
+    let clean = disk();
     clean.fail(None);
     let before = view(&clean).unwrap();
     clean.fail(None);
@@ -51,7 +62,7 @@ fn run(name: &str, base: &Image, work: &Work) -> BTreeMap<(Call, &'static str), 
                 if stays && fault == Fault::Error(libc::EINTR) {
                     continue;
                 }
-                let volume = Arc::new(Volume::new(base));
+                let volume = disk();
                 volume.fail(Some(Plan {
                     call,
                     nth,
@@ -125,6 +136,14 @@ fn push_work(number: u32) -> impl Fn(&Arc<Volume>) -> Result<(), String> {
 #[test]
 fn push_on_a_failing_disk() {
     run("push", &archive_of(3), &push_work(4));
+}
+
+/// R25: a network disk, from which nothing is cut off that may arrive late.
+#[test]
+fn push_on_a_failing_network_disk() {
+    run_on(true, "push over the network", &archive_of(3), &push_work(4));
+    let with_tail = crate::matrix::with_torn_tail(2, 2000);
+    run_on(true, "push over a tail, over the network", &with_tail, &push_work(4));
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod common;
 mod disk;
 mod failing;
 mod images;
+mod late;
 mod matrix;
 mod network;
 mod races;

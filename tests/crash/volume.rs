@@ -105,6 +105,8 @@ struct State {
     plan: Option<Plan>,
     /// The number that the next look at a file adds to its own, where numbers are not stable.
     instability: Option<u64>,
+    /// Whether other machines may write to it.
+    is_on_network: bool,
 }
 
 /// The disk.
@@ -164,6 +166,15 @@ impl Volume {
     /// Makes files have another number each time that somebody asks.
     pub fn unstable_ids(&self, unstable: bool) {
         self.state().instability = unstable.then_some(1);
+    }
+
+    /// Says whether other machines may write to the disk.
+    pub fn on_network(&self, is_on_network: bool) {
+        self.state().is_on_network = is_on_network;
+    }
+
+    pub fn is_on_network(&self) -> bool {
+        self.state().is_on_network
     }
 
     /// Returns the number by which a file is known now.
