@@ -63,7 +63,7 @@ fn load(path: &Path) -> Result<(NewPack, RefEdit), Failure> {
         id,
         entries: table.as_ref().clone(),
         proof: Proof::None,
-        commits: vec![],
+        commits: Default::default(),
     };
     let edit = RefEdit {
         name: format!("refs/heads/{name}").into(),

@@ -179,7 +179,7 @@ impl Push<'_> {
                 (entries.kinds, entries.sizes) = (proven.kinds, proven.sizes);
                 (proven.proof, proven.commits)
             }
-            None => (Proof::None, Vec::new()),
+            None => (Proof::None, Default::default()),
         };
         Ok(NewPack {
             data: file.into(),

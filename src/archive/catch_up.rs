@@ -6,11 +6,12 @@
 use std::{collections::HashSet, path::Path};
 
 use super::{
-    Snapshot, WritePolicy, damage,
+    Snapshot, WritePolicy,
+    commits::Commits,
+    damage,
     locking::take_maintenance_lock,
     open::{open_file, read_error},
     prepare::{Addition, IndexAddition},
-    prove::Commits,
     writer::with_writer,
 };
 use crate::{
@@ -20,9 +21,9 @@ use crate::{
         columns::{Proof, Row, RowKind},
     },
     pack::{
-        PackRank, PackStore,
+        EntryTable, PackRank, PackStore,
         finder::Finder,
-        resolve::{Damage, Dangling, ResolveOptions, Resolved, resolve},
+        resolve::{Damage, Dangling, ResolveOptions, Resolved, ResolvedCommit, resolve},
     },
 };
 
@@ -108,7 +109,7 @@ fn run(
     let total = todo.len() as u64;
     let finder = Finder::new(&snapshot);
     for (done, (rank, PackSpan { txn, id, .. })) in todo.into_iter().enumerate() {
-        let table = match snapshot.entries(rank) {
+        let table = match snapshot.read_entries(rank) {
             Ok(table) => table,
             Err(Error::Damaged { what, .. }) => {
                 caught_up.unsound.push(Unsound {
@@ -122,8 +123,8 @@ fn run(
             Err(error) => return Err(error),
         };
         let is_there = |id: &gix_hash::oid, _| Ok(finder.find(id)?.is_some());
-        let mut commits = Commits::default();
-        let mut on_commit = |commit: crate::pack::resolve::ResolvedCommit<'_>| commits.add(commit);
+        let mut commits = Commits::of(&table);
+        let mut on_commit = |commit: ResolvedCommit<'_>| commits.add(commit);
         let mut on_objects = |objects, of| on_progress((done as u64, total), (objects, of));
         let options = ResolveOptions {
             is_there: Some(&is_there),
@@ -151,13 +152,13 @@ fn run(
             0 => snapshot.clone(),
             _ => Snapshot::open_on(policy.disk, path)?,
         };
-        let mut objects = table.as_ref().clone();
-        (objects.kinds, objects.sizes) = (kinds, sizes);
+        let commits = commits.finish(Some(&graph))?;
+        let objects = EntryTable { kinds, sizes, ..table };
         let index = IndexAddition {
             row: Row {
                 proof: if sound { Proof::Closed } else { Proof::None },
                 settings: damaged.iter().take(DAMAGE_TOLD).map(damage_setting).collect(),
-                commits: commits.finish(Some(&graph))?,
+                commits,
                 covers: Some((txn, txn)),
                 objects,
                 ..Row::new(0, 0, RowKind::Index)

@@ -5,6 +5,7 @@ mod appender;
 mod batch;
 mod catch_up;
 mod commit;
+mod commits;
 mod configure;
 mod create;
 mod damage;
@@ -38,6 +39,7 @@ pub use appender::Appender;
 pub use batch::Batch;
 pub use catch_up::{CaughtUp, Unsound, catch_up, recheck, unproven};
 pub use commit::commit;
+pub(crate) use commits::Commits;
 pub use configure::configure;
 pub use create::{create, create_with};
 pub use durability::Durability;
@@ -47,12 +49,11 @@ pub use new_pack::{CheckedPack, PackData};
 pub(crate) use open::Opened;
 pub use open::Snapshot;
 pub use parents::Theirs;
-pub(crate) use prove::Commits;
 pub use prove::{Proven, prove};
 pub use rebuild::rebuild_footer;
 
 use crate::{
-    format::columns::{CommitRow, Proof},
+    format::{columns::Proof, commit_rows::CommitRows},
     media::{Disk, LocalDisk, LockMode},
     pack::EntryTable,
     refs::{EditResult, RefEdit},
@@ -97,7 +98,7 @@ pub struct NewPack {
     /// What was proven of it.
     pub proof: Proof,
     /// Its commits, where they were parsed: for the graph.
-    pub commits: Vec<CommitRow>,
+    pub commits: CommitRows,
 }
 
 /// Which branch HEAD of the archive should name if it names no existing branch after the transaction.

@@ -236,6 +236,25 @@ impl SmallEntries {
 }
 
 impl Snapshot {
+    /// Reads the entries of a pack, which are not kept for the next who asks, as [`PackStore::entries`] keeps them.
+    ///
+    /// # Errors
+    /// As [`PackStore::entries`].
+    pub(crate) fn read_entries(&self, pack: PackRank) -> Result<EntryTable> {
+        let packs = self.packs_or_load()?;
+        let Some((span, batch)) = packs.spans.get(pack as usize).zip(packs.batches.get(pack as usize)) else {
+            let what = packs.lost.first().cloned();
+            return Err(Error::Damaged {
+                path: self.path().into(),
+                what: what.unwrap_or_else(|| format!("there is no pack {pack}")),
+            });
+        };
+        let read = batch
+            .entries(self.medium())
+            .map_err(|error| read_error(self.path(), error))?;
+        Ok(read.into_iter().nth(span.row).unwrap_or_default())
+    }
+
     /// Returns the number of the transaction that stored a pack.
     pub fn pack_txn(&self, pack: PackRank) -> Result<u64> {
         let span = self.packs_or_load()?.spans.get(pack as usize).copied();
@@ -350,17 +369,7 @@ impl PackStore for Snapshot {
         if let Some(table) = tables().get(&pack) {
             return Ok(Arc::clone(table));
         }
-        let Some((span, batch)) = packs.spans.get(pack as usize).zip(packs.batches.get(pack as usize)) else {
-            let what = packs.lost.first().cloned();
-            return Err(Error::Damaged {
-                path: self.path().into(),
-                what: what.unwrap_or_else(|| format!("there is no pack {pack}")),
-            });
-        };
-        let read = batch
-            .entries(self.medium())
-            .map_err(|error| read_error(self.path(), error))?;
-        let table = read.into_iter().nth(span.row).unwrap_or_default();
+        let table = self.read_entries(pack)?;
         Ok(Arc::clone(tables().entry(pack).or_insert(Arc::new(table))))
     }
 }

@@ -3,20 +3,18 @@
 //! git does not hash what it copies from its packs, and grafts or a shallow history make it leave objects out without a
 //! word: a pack that was merely built is not yet one that can be cloned.
 
-use std::{
-    collections::{HashMap, hash_map::Entry},
-    sync::{Mutex, PoisonError},
-};
+use std::sync::{Mutex, PoisonError};
 
 use gix_hash::{ObjectId, oid};
 
 use super::{
     Snapshot,
+    commits::Commits,
     parents::{Known, Theirs, reached_by_parents},
 };
 use crate::{
     error::{Error, Result},
-    format::columns::{CommitRow, Proof},
+    format::{columns::Proof, commit_rows::CommitRows},
     pack::{
         PackRank, PackStore,
         finder::Finder,
@@ -32,7 +30,7 @@ pub struct Proven {
     pub kinds: Vec<u8>,
     pub sizes: Vec<u64>,
     /// The pack's commits, sorted by id.
-    pub commits: Vec<CommitRow>,
+    pub commits: CommitRows,
     /// Objects of the archive that the proof found there: it holds as long as these do.
     pub relies_on: Vec<ObjectId>,
 }
@@ -87,7 +85,7 @@ pub fn prove(
             None => Ok(false),
         }
     };
-    let mut commits = Commits::default();
+    let mut commits = Commits::of(&table);
     let mut on_commit = |commit: ResolvedCommit<'_>| commits.add(commit);
     let mut on_progress = |done, total| {
         if let Some(progress) = &mut progress {
@@ -118,42 +116,6 @@ pub fn prove(
     })
 }
 
-/// Collects the commits of a pack for the graph.
-#[derive(Default)]
-pub struct Commits(Vec<CommitRow>);
-
-impl Commits {
-    pub fn add(&mut self, commit: ResolvedCommit<'_>) {
-        self.0.push(CommitRow {
-            oid: commit.id.to_owned(),
-            tree: commit.links.tree,
-            parents: commit.links.parents,
-            author: Some(author_name(commit.links.author).into()).filter(|name: &bstr::BString| !name.is_empty()),
-            committed_at: commit.links.time,
-            generation: 0,
-        });
-    }
-
-    /// Adds a commit that was parsed before.
-    pub fn add_row(&mut self, commit: CommitRow) {
-        self.0.push(commit);
-    }
-
-    /// Returns the commits sorted by id, without generations.
-    pub fn sorted(self) -> Vec<CommitRow> {
-        let Commits(mut commits) = self;
-        commits.sort_unstable_by_key(|commit| commit.oid);
-        commits
-    }
-
-    /// Returns the commits sorted by id, with their generations. Parents outside of the pack are looked up in `archive`.
-    pub fn finish(self, archive: Option<&Snapshot>) -> Result<Vec<CommitRow>> {
-        let mut commits = self.sorted();
-        number(&mut commits, archive)?;
-        Ok(commits)
-    }
-}
-
 fn refuse_unsound(name: &str, resolved: &Resolved) -> Result<()> {
     let invalid = |why: String| Err(Error::InvalidPack { name: name.into(), why });
     if let Some(damage) = resolved.damaged.first() {
@@ -180,56 +142,4 @@ fn refuse_unsound(name: &str, resolved: &Resolved) -> Result<()> {
             )),
         },
     }
-}
-
-/// Returns `name <address>` of an author line.
-fn author_name(line: &[u8]) -> &[u8] {
-    line.iter().rposition(|b| *b == b'>').map_or(line, |end| &line[..=end])
-}
-
-/// Gives each commit its generation: 1 more than the greatest of its parents'. A parent's that is not known makes it 0, which
-/// means "not known" in turn.
-fn number(commits: &mut [CommitRow], archive: Option<&Snapshot>) -> Result<()> {
-    // The rows of all parents, one after the other: each is sought once, however often a commit is come back to.
-    let (mut rows, mut ends) = (Vec::with_capacity(commits.len()), Vec::with_capacity(commits.len()));
-    let mut outside = HashMap::new();
-    for commit in &*commits {
-        for parent in &commit.parents {
-            let found = commits.binary_search_by_key(parent, |commit| commit.oid).ok();
-            if let (None, Entry::Vacant(vacant)) = (found, outside.entry(*parent)) {
-                let known = archive.map(|archive| archive.commit_generation(parent)).transpose()?;
-                vacant.insert(known.flatten());
-            }
-            rows.push(found);
-        }
-        ends.push(rows.len());
-    }
-    let parents_of = |at: usize| at.checked_sub(1).map_or(0, |before| ends[before])..ends[at];
-    let mut done = vec![false; commits.len()];
-    let mut stack = Vec::new();
-    for start in 0..commits.len() {
-        stack.push(start);
-        while let Some(&at) = stack.last() {
-            let parents = &rows[parents_of(at)];
-            let waiting = stack.len();
-            if !done[at] {
-                stack.extend(parents.iter().flatten().copied().filter(|row| !done[*row]));
-            }
-            if stack.len() > waiting {
-                continue;
-            }
-            let mut greatest = Some(0);
-            for (id, row) in commits[at].parents.iter().zip(parents) {
-                let generation = match row {
-                    Some(row) => Some(commits[*row].generation).filter(|generation| *generation > 0),
-                    None => outside[id],
-                };
-                greatest = greatest.zip(generation).map(|(a, b)| a.max(b));
-            }
-            commits[at].generation = greatest.map_or(0, |greatest| greatest.saturating_add(1));
-            done[at] = true;
-            stack.pop();
-        }
-    }
-    Ok(())
 }

@@ -83,7 +83,7 @@ fn pack(from: u32, to: u32, len: usize) -> NewPack {
         id,
         entries,
         proof: Proof::None,
-        commits: vec![],
+        commits: CommitRows::default(),
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use arrow_array::{
     Array, ArrayRef, BinaryArray, FixedSizeBinaryArray, LargeBinaryArray, ListArray, StringArray, StructArray,
-    TimestampMicrosecondArray, TimestampSecondArray, UInt8Array, UInt32Array, UInt64Array,
+    TimestampMicrosecondArray, UInt8Array, UInt32Array, UInt64Array,
 };
 use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_data::ArrayData;
@@ -13,7 +13,12 @@ use arrow_schema::Fields;
 use bstr::BString;
 use gix_hash::{Kind, ObjectId};
 
-use super::{ALIGN, MAX_COLUMNS_LEN, align_up, schema, schema::column};
+use super::{
+    ALIGN, MAX_COLUMNS_LEN, align_up,
+    commit_rows::{self, CommitRows},
+    schema,
+    schema::column,
+};
 use crate::pack::EntryTable;
 
 /// Pack bytes are stored in parts of at most this size, because some readers cannot hold a value of 4 GiB.
@@ -101,20 +106,6 @@ pub struct RefRow {
     pub peeled_oid: Option<ObjectId>,
 }
 
-/// One element of the `commits` column.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CommitRow {
-    pub oid: ObjectId,
-    pub tree: ObjectId,
-    pub parents: Vec<ObjectId>,
-    /// Name and address as in the commit: any bytes.
-    pub author: Option<BString>,
-    /// Seconds since 1970.
-    pub committed_at: i64,
-    /// 1 + the greatest generation of the parents.
-    pub generation: u32,
-}
-
 /// Length and trailing hash of a row's pack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PackMeta {
@@ -134,7 +125,7 @@ pub struct Row {
     pub settings: Vec<(String, Vec<u8>)>,
     pub refs: Vec<RefRow>,
     pub objects: EntryTable,
-    pub commits: Vec<CommitRow>,
+    pub commits: CommitRows,
     pub covers: Option<(u64, u64)>,
     pub index: Option<Vec<u8>>,
     pub pack: Option<PackMeta>,
@@ -154,7 +145,7 @@ impl Row {
             settings: vec![],
             refs: vec![],
             objects: EntryTable::default(),
-            commits: vec![],
+            commits: CommitRows::default(),
             covers: None,
             index: None,
             pack: None,
@@ -225,7 +216,7 @@ fn encode_within(mut rows: Vec<Row>, kind: Kind, max_bytes: usize, part_len: u64
 fn check_value_bytes(rows: &[Row], max: usize) -> Result<(), String> {
     let refs = || rows.iter().flat_map(|row| &row.refs);
     let settings = || rows.iter().flat_map(|row| &row.settings);
-    let commits = || rows.iter().flat_map(|row| &row.commits);
+    let commits = || rows.iter().map(|row| &row.commits);
     let optional_len = |value: &Option<BString>| value.as_ref().map_or(0, |value| value.len());
     let sums: [(&str, usize); 7] = [
         ("actors", rows.iter().map(|row| optional_len(&row.actor)).sum()),
@@ -233,8 +224,8 @@ fn check_value_bytes(rows: &[Row], max: usize) -> Result<(), String> {
         ("settings", settings().map(|(_, value)| value.len()).sum()),
         ("reference names", refs().map(|r| r.name.len()).sum()),
         ("symbolic references", refs().map(|r| optional_len(&r.symref)).sum()),
-        ("authors", commits().map(|commit| optional_len(&commit.author)).sum()),
-        ("parents of commits", commits().map(|commit| commit.parents.len()).sum()),
+        ("authors", commits().map(CommitRows::author_bytes).sum()),
+        ("parents of commits", commits().map(CommitRows::parent_count).sum()),
     ];
     match sums.into_iter().find(|(_, sum)| *sum > max) {
         Some((what, sum)) => Err(format!("{sum} bytes of {what} do not fit into one commit")),
@@ -341,7 +332,7 @@ fn arrays(rows: &mut [Row], kind: Kind) -> Result<Vec<ArrayRef>, String> {
         settings_array(rows, kind)?,
         refs_array(&refs, kind)?,
         objects_array(objects, kind)?,
-        commits_array(&commits, kind)?,
+        commits_array(commits, kind)?,
         Arc::new(UInt64Array::from_iter(
             rows.iter().map(|row| row.covers.map(|(from, _)| from)),
         )),
@@ -480,29 +471,10 @@ fn concat(tables: Vec<EntryTable>) -> EntryTable {
     all
 }
 
-fn commits_array(commits: &[Vec<CommitRow>], kind: Kind) -> Result<ArrayRef, String> {
-    let width = kind.len_in_bytes();
-    let all = || commits.iter().flatten();
-    let parent_oids = oid_array(all().flat_map(|c| &c.parents).map(|oid| Some(*oid)), width, false);
-    let parent_offsets = OffsetBuffer::<i32>::from_lengths(all().map(|c| c.parents.len()));
-    let children: Vec<ArrayRef> = vec![
-        oid_array(all().map(|c| Some(c.oid)), width, false),
-        oid_array(all().map(|c| Some(c.tree)), width, false),
-        Arc::new(ListArray::new(
-            schema::item(schema::oid_type(kind)),
-            parent_offsets,
-            parent_oids,
-            None,
-        )),
-        Arc::new(BinaryArray::from_iter(all().map(|c| c.author.as_deref()))),
-        Arc::new(TimestampSecondArray::from_iter_values(all().map(|c| c.committed_at)).with_timezone("UTC")),
-        Arc::new(UInt32Array::from_iter_values(all().map(|c| c.generation))),
-    ];
-    list_of(
-        schema::list_fields(kind, column::COMMITS),
-        commits.iter().map(Vec::len),
-        children,
-    )
+fn commits_array(commits: Vec<CommitRows>, kind: Kind) -> Result<ArrayRef, String> {
+    let lengths: Vec<_> = commits.iter().map(CommitRows::len).collect();
+    let fields = schema::list_fields(kind, column::COMMITS);
+    list_of(fields, lengths.into_iter(), commit_rows::arrays(commits, kind))
 }
 
 #[cfg(test)]

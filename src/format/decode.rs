@@ -4,14 +4,15 @@ use arrow_array::{
     Array, ArrayRef, BinaryArray, FixedSizeBinaryArray, LargeBinaryArray, ListArray, RecordBatch, StringArray,
     StructArray,
     cast::AsArray,
-    types::{TimestampMicrosecondType, TimestampSecondType, UInt32Type, UInt64Type},
+    types::{TimestampMicrosecondType, UInt64Type},
 };
 use bstr::BString;
 use gix_hash::ObjectId;
 
 use super::{
     batch::object_id,
-    columns::{CommitRow, PackMeta, Proof, RefRow, Row, RowKind},
+    columns::{PackMeta, Proof, RefRow, Row, RowKind},
+    commit_rows,
     schema::column,
 };
 use crate::pack::EntryTable;
@@ -45,7 +46,7 @@ pub fn rows(batch: &RecordBatch, objects: Vec<EntryTable>) -> Vec<Row> {
             settings: settings(columns[column::SETTINGS].as_list(), row),
             refs: refs(columns[column::REFS].as_list(), row),
             objects,
-            commits: commits(columns[column::COMMITS].as_list(), row),
+            commits: commit_rows::from_array(&elements(columns[column::COMMITS].as_list(), row)),
             covers: number(column::COVERS_FROM, row).zip(number(column::COVERS_TO, row)),
             index: indices.is_valid(row).then(|| indices.value(row).into()),
             pack: pack.map(|(len, id)| PackMeta { len, id }),
@@ -118,26 +119,4 @@ fn refs(lists: &ListArray, row: usize) -> Vec<RefRow> {
         peeled_oid: optional_oid(refs.column(4), i),
     };
     (0..refs.len()).map(one).collect()
-}
-
-/// Returns the commits of a row.
-pub fn commits(lists: &ListArray, row: usize) -> Vec<CommitRow> {
-    let commits = elements(lists, row);
-    let parents: &ListArray = commits.column(2).as_list();
-    let times = commits.column(4).as_primitive::<TimestampSecondType>();
-    let generations = commits.column(5).as_primitive::<UInt32Type>();
-    let oid = |column: usize, i| optional_oid(commits.column(column), i).expect("commit columns are not null");
-    let one = |i| {
-        let parents = parents.value(i);
-        let parents: &FixedSizeBinaryArray = parents.as_fixed_size_binary();
-        CommitRow {
-            oid: oid(0, i),
-            tree: oid(1, i),
-            parents: (0..parents.len()).map(|p| object_id(parents.value(p))).collect(),
-            author: optional_bytes(commits.column(3), i),
-            committed_at: times.value(i),
-            generation: generations.value(i),
-        }
-    };
-    (0..commits.len()).map(one).collect()
 }

@@ -17,6 +17,7 @@
 pub mod batch;
 pub mod columns;
 pub mod commit;
+pub mod commit_rows;
 pub mod commit_table;
 pub mod decode;
 pub mod footer;

@@ -189,28 +189,27 @@ pub fn rows_by_offset(offsets: &[u64]) -> Vec<u32> {
     const DIGIT_BITS: u32 = 11;
     const DIGITS: usize = 1 << DIGIT_BITS;
     let highest = offsets.iter().copied().max().unwrap_or(0);
-    let mut pairs: Vec<(u64, u32)> = offsets.iter().copied().zip(order).collect();
-    let mut sorted = vec![(0, 0); pairs.len()];
+    let mut sorted = vec![0; order.len()];
     let mut shift = 0;
     while shift < u64::BITS && highest >> shift != 0 {
-        let digit = |offset: u64| (offset >> shift) as usize & (DIGITS - 1);
+        let digit = |row: u32| (offsets[row as usize] >> shift) as usize & (DIGITS - 1);
         let mut starts = [0usize; DIGITS];
-        for (offset, _) in &pairs {
-            starts[digit(*offset)] += 1;
+        for row in 0..rows {
+            starts[digit(row)] += 1;
         }
         let mut sum = 0;
         for start in &mut starts {
             sum += std::mem::replace(start, sum);
         }
-        for pair in &pairs {
-            let place = &mut starts[digit(pair.0)];
-            sorted[*place] = *pair;
+        for row in &order {
+            let place = &mut starts[digit(*row)];
+            sorted[*place] = *row;
             *place += 1;
         }
-        std::mem::swap(&mut pairs, &mut sorted);
+        std::mem::swap(&mut order, &mut sorted);
         shift += DIGIT_BITS;
     }
-    pairs.into_iter().map(|(_, row)| row).collect()
+    order
 }
 
 /// Writes a pack index of version 2 for `entries` to `out` and returns its trailing hash.

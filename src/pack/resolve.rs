@@ -69,8 +69,11 @@ impl Default for ResolveOptions<'_> {
 
 /// A commit of the pack.
 pub struct ResolvedCommit<'a> {
-    pub id: &'a oid,
+    /// Its row in the table.
+    pub row: u32,
     pub links: parse::Commit<'a>,
+    /// The rows of the tree and of each parent, in this order; `None` for what is not in the pack.
+    pub linked: &'a [Option<u32>],
 }
 
 /// An object of the pack that is not what the table says.

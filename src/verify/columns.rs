@@ -9,7 +9,8 @@ use crate::{
     archive::Snapshot,
     format::{
         batch::{Batch, ReadError},
-        columns::{CommitRow, Proof, Row, RowKind},
+        columns::{Proof, Row, RowKind},
+        commit_rows::CommitRows,
     },
     pack::EntryTable,
 };
@@ -19,7 +20,7 @@ pub(super) struct IndexRow {
     pub txn: u64,
     pub proof: Proof,
     pub objects: EntryTable,
-    pub commits: Vec<CommitRow>,
+    pub commits: CommitRows,
 }
 
 /// An object that an earlier check found damaged, as a row says.
@@ -36,7 +37,7 @@ pub(super) struct Mark {
 #[derive(Default)]
 pub(super) struct Stored {
     /// Commit graphs of rows with a pack, by transaction; only rows that were read.
-    pub commits: HashMap<u64, Vec<CommitRow>>,
+    pub commits: HashMap<u64, CommitRows>,
     /// By the transaction that they cover.
     pub index_rows: HashMap<u64, Vec<IndexRow>>,
     pub marks: Vec<Mark>,

@@ -19,10 +19,7 @@ use super::{
 use crate::{
     archive::{Commits, Snapshot},
     error::Error,
-    format::{
-        batch::PackSpan,
-        columns::{CommitRow, Proof},
-    },
+    format::{batch::PackSpan, columns::Proof, commit_rows::CommitRows},
     pack::{
         EntryTable, Kind, PackRank, PackStore,
         finder::Finder,
@@ -96,7 +93,7 @@ fn check_pack(
         }
         Err(error) => Err(error),
     };
-    let mut commits = Commits::default();
+    let mut commits = Commits::of(table);
     let mut on_commit = |commit: ResolvedCommit<'_>| commits.add(commit);
     let (threads, before) = (check.threads, check.checked.objects);
     let total = snapshot.state().footer.totals.objects;
@@ -192,7 +189,7 @@ fn check_pack(
     }
     let index_rows = stored.index_rows.get(&span.txn).map_or(&[][..], Vec::as_slice);
     compare_tables(check, table, &resolved, index_rows, &about);
-    let mut found = commits.sorted();
+    let found = commits.sorted();
     let proven = |row: &&IndexRow| row.proof != Proof::None;
     let graph = match (stored.commits.get(&span.txn), index_rows.iter().rfind(proven)) {
         (Some(own), Some(row)) if own.is_empty() => Some(&row.commits),
@@ -201,9 +198,9 @@ fn check_pack(
     // A pack that nobody looked at yet has no graph.
     if let Some(graph) = graph.filter(|graph| !graph.is_empty() || !index_rows.is_empty()) {
         let damaged: HashSet<ObjectId> = resolved.damaged.iter().map(|damage| damage.oid).collect();
-        compare_graph(check, graph, &mut found, &damaged, &about);
-        for commit in graph {
-            let node = (commit.generation, commit.parents.clone(), span.txn);
+        compare_graph(check, graph, &found, &damaged, &about);
+        for commit in graph.iter() {
+            let node = (commit.generation, commit.parents, span.txn);
             whole.graph.entry(commit.oid).or_insert(node);
         }
     }
@@ -253,8 +250,8 @@ fn compare_tables(
 /// Compares a stored commit graph with the commits of the pack; both are sorted.
 fn compare_graph(
     check: &mut Check<'_>,
-    stored: &[CommitRow],
-    found: &mut [CommitRow],
+    stored: &CommitRows,
+    found: &CommitRows,
     damaged: &HashSet<ObjectId>,
     about: &dyn Fn(Finding) -> Finding,
 ) {
@@ -263,17 +260,17 @@ fn compare_graph(
         finding.oid = Some(oid);
         check.find(finding);
     };
-    let (mut told, mut at) = (0, 0);
-    for commit in stored {
-        while let Some(absent) = found.get(at).filter(|found| found.oid < commit.oid) {
+    let mut told = 0;
+    let mut found = found.iter().peekable();
+    for commit in stored.iter() {
+        while let Some(absent) = found.next_if(|found| found.oid < commit.oid) {
             if told < TOLD {
                 tell(absent.oid, "the commit graph lacks a commit of the pack");
             }
-            (told, at) = (told + 1, at + 1);
+            told += 1;
         }
-        let what = match found.get_mut(at).filter(|found| found.oid == commit.oid) {
-            Some(found) => {
-                at += 1;
+        let what = match found.next_if(|found| found.oid == commit.oid) {
+            Some(mut found) => {
                 // Generations depend on other packs and are checked for themselves.
                 found.generation = commit.generation;
                 if found == commit {
@@ -290,7 +287,7 @@ fn compare_graph(
         }
         told += 1;
     }
-    for absent in found.iter().skip(at).take(TOLD.saturating_sub(told)) {
+    for absent in found.take(TOLD.saturating_sub(told)) {
         tell(absent.oid, "the commit graph lacks a commit of the pack");
     }
 }

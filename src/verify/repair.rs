@@ -23,7 +23,7 @@ use super::Report;
 use crate::{
     archive::{self, NewPack, Snapshot, Transaction, WritePolicy, prove},
     error::{Error, Result},
-    format::columns::Proof,
+    format::{columns::Proof, commit_rows::CommitRows},
     pack::{
         Kind,
         finder::Finder,
@@ -141,7 +141,7 @@ fn store(
     let (proof, commits) = match prove(Some(&snapshot), &pack, 0, &[], None, None) {
         Ok(proven) => (proven.proof, proven.commits),
         Err(error @ Error::Io { .. }) => return Err(error),
-        Err(_) => (Proof::None, vec![]),
+        Err(_) => (Proof::None, CommitRows::default()),
     };
     let (data, name, id, entries) = pack.into_parts();
     let transaction = Transaction {

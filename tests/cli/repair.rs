@@ -123,7 +123,7 @@ fn r19_what_is_missing_comes_with_what_it_needs() {
             id,
             entries: entries.as_ref().clone(),
             proof: znippy::format::columns::Proof::None,
-            commits: vec![],
+            commits: Default::default(),
         }],
         edits: vec![znippy::refs::RefEdit {
             name: "refs/heads/main".into(),

@@ -120,7 +120,7 @@ impl TestPack {
             id: self.id,
             entries: self.entries.clone(),
             proof: Proof::None,
-            commits: vec![],
+            commits: Default::default(),
         }
     }
 }

@@ -61,7 +61,7 @@ pub fn pack(objects: &[Content]) -> NewPack {
         id,
         entries: table,
         proof: Proof::None,
-        commits: vec![],
+        commits: Default::default(),
     }
 }
 
@@ -128,6 +128,6 @@ pub fn whole_pack(s: &crate::common::Sandbox, repository: &str, ids: &str) -> Ne
         id: index.pack_id,
         entries: index.entries,
         proof: Proof::None,
-        commits: vec![],
+        commits: Default::default(),
     }
 }

@@ -45,7 +45,7 @@ fn what_is_found_is_what_git_says() {
                         line += &format!(" {parent}");
                     }
                     line += &format!(" {} {}", links.time, String::from_utf8_lossy(links.author));
-                    commits.insert(commit.id.to_owned(), line);
+                    commits.insert(pack.table().oid(commit.row as usize).to_owned(), line);
                 };
                 let mut progress = |done, total| told = (done, total);
                 let mut table = (**pack.table()).clone();

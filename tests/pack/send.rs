@@ -189,7 +189,7 @@ impl Choices {
             tips: ids(&repo.git(&["for-each-ref", "--format=%(objectname)"]))
                 .into_iter()
                 .collect(),
-            commits: Vec::new(),
+            commits: Default::default(),
             first_parents: HashMap::new(),
         };
         for line in listing.lines() {

@@ -16,15 +16,16 @@ use crate::{
     archive::{
         Snapshot,
         append::PackSource,
+        commits::Commits,
         open::read_error,
         place_refs::place_refs,
         prepare::{new_row, now_us},
-        prove::Commits,
     },
     error::{Error, Result},
     format::{
         batch::Batch,
-        columns::{CommitRow, Proof, Row, RowKind},
+        columns::{Proof, Row, RowKind},
+        commit_rows::CommitRows,
         object_index,
         recover::State,
     },
@@ -51,7 +52,7 @@ pub struct CarryOver<'a> {
 struct Facts {
     kinds: Vec<u8>,
     sizes: Vec<u64>,
-    commits: Vec<CommitRow>,
+    commits: CommitRows,
 }
 
 impl<'a> CarryOver<'a> {
@@ -83,7 +84,7 @@ impl<'a> CarryOver<'a> {
                 let carried = tables.iter().any(|table| table.find(id).is_some());
                 Ok(carried || self.finder.find(id)?.is_some())
             };
-            let mut commits = Commits::default();
+            let mut commits = Commits::of(table);
             let mut on_commit = |commit: ResolvedCommit<'_>| commits.add(commit);
             let options = ResolveOptions {
                 is_there: Some(&is_there),

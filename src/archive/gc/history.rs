@@ -10,7 +10,8 @@ use crate::{
     error::{Error, Result},
     format::{
         batch::Batch,
-        columns::{CommitRow, Row, RowKind},
+        columns::{Row, RowKind},
+        commit_rows::CommitRow,
     },
     pack::EntryTable,
 };
@@ -59,8 +60,7 @@ impl History {
             self.resolved.insert(txn, std::mem::take(&mut row.objects));
         }
         let commits = std::mem::take(&mut row.commits);
-        self.commits
-            .extend(commits.into_iter().map(|commit| (commit.oid, commit)));
+        self.commits.extend(commits.iter().map(|commit| (commit.oid, commit)));
         if is_transaction(&row) && !is_pack_only(&row) {
             self.rows.push(Row {
                 objects: EntryTable::default(),

@@ -17,18 +17,19 @@ use crate::{
     archive::{
         Snapshot,
         append::{self, PackSource, write_error},
+        commits::{number, parsed_row},
         durability::Fast,
         open::read_error,
         place_refs::restated,
         prepare::Prepared,
-        prove::Commits,
     },
     error::{Error, Result},
     format::{
         CommitId, HEAD_LEN,
         batch::ReadError,
-        columns::{self, CommitRow, MAX_PART_LEN, PackMeta, Proof, Row, RowKind},
+        columns::{self, MAX_PART_LEN, PackMeta, Proof, Row, RowKind},
         commit::{self, EncodedCommit, Extra},
+        commit_rows::CommitRows,
         footer::{Footer, RefsRow, RefsState, Totals},
         head,
         ident::Ident,
@@ -371,12 +372,12 @@ fn most_bytes(len: u64) -> u64 {
 }
 
 /// Returns the graph of all commits that are kept. Those of packs that nobody has proven yet are read.
-fn commits(source: &Snapshot, reader: &ObjectReader<'_>, history: &mut History, kept: &Kept) -> Result<Vec<CommitRow>> {
+fn commits(source: &Snapshot, reader: &ObjectReader<'_>, history: &mut History, kept: &Kept) -> Result<CommitRows> {
     let mut txns = vec![];
     for rank in 0..source.packs() {
         txns.push(source.pack_txn(rank)?);
     }
-    let mut commits = Commits::default();
+    let mut commits = vec![];
     for index in 0..kept.objects.len() {
         let (id, at) = (kept.objects.oid(index), kept.objects.location(index));
         let known = || {
@@ -391,16 +392,19 @@ fn commits(source: &Snapshot, reader: &ObjectReader<'_>, history: &mut History, 
             continue;
         }
         match history.commits.remove(id) {
-            Some(commit) => commits.add_row(commit),
+            Some(commit) => commits.push(commit),
             None => {
                 let object = reader.read_at(at)?;
                 let links = parse::commit(&object.data, id.kind()).map_err(|why| malformed(id, why))?;
-                commits.add(crate::pack::resolve::ResolvedCommit { id, links });
+                commits.push(parsed_row(id, links));
             }
         }
     }
     history.resolved.clear();
-    commits.finish(None)
+    commits.sort_unstable_by_key(|commit| commit.oid);
+    let mut commits = commits.into_iter().collect();
+    number(&mut commits, None)?;
+    Ok(commits)
 }
 
 /// Reads every object of the new pack, hashes it, and checks that all it refers to is in the pack.

@@ -1,7 +1,7 @@
 //! The commit graph in the columns: found wherever its rows went, and read no further than needed.
 
 use super::*;
-use crate::pack::CommitNode;
+use crate::{format::commit_rows::CommitRow, pack::CommitNode};
 
 /// A pack with commit `n`, child of `parents`.
 fn commit_pack(n: u32, parents: &[u32], generation: u32) -> NewPack {
@@ -14,7 +14,7 @@ fn commit_pack(n: u32, parents: &[u32], generation: u32) -> NewPack {
         generation,
     };
     NewPack {
-        commits: vec![row],
+        commits: [row].into_iter().collect(),
         proof: Proof::Closed,
         ..pack(n, n + 1, 100)
     }

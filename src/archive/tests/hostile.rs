@@ -161,7 +161,7 @@ fn archive_with_everything(sandbox: &Sandbox) -> std::path::PathBuf {
     let path = sandbox.archive(1);
     let mut large = pack(1000, 6000, 9000);
     large.commits = (1000..1010)
-        .map(|n| crate::format::columns::CommitRow {
+        .map(|n| crate::format::commit_rows::CommitRow {
             oid: oid(n),
             tree: oid(n + 1),
             parents: vec![oid(n + 2)],

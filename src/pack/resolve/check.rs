@@ -42,9 +42,9 @@ impl Worker<'_, '_> {
             starts: Vec::new(),
         };
         let links = match kind {
-            Kind::Commit => self.commit(id, &tree.data),
+            Kind::Commit => self.commit(at, id, &tree.data),
             Kind::Tag if self.shared.is_there.is_some() => match parse::tag(&tree.data, format) {
-                Ok((target, kind)) => self.link(id, &target, kind).map_err(Trouble::from),
+                Ok((target, kind)) => self.link(id, &target, kind).map(|_| ()).map_err(Trouble::from),
                 Err(why) => Err(why.into()),
             },
             Kind::Tree if self.shared.is_there.is_some() => {
@@ -67,17 +67,24 @@ impl Worker<'_, '_> {
         Ok(tree)
     }
 
-    fn commit(&mut self, id: &oid, data: &[u8]) -> Result<(), Trouble> {
+    fn commit(&mut self, at: u32, id: &oid, data: &[u8]) -> Result<(), Trouble> {
         if self.shared.is_there.is_none() && self.shared.on_commit.is_none() {
             return Ok(());
         }
         let links = parse::commit(data, self.shared.store.object_format())?;
-        self.link(id, &links.tree, Kind::Tree)?;
+        self.linked.clear();
+        let tree = self.link(id, &links.tree, Kind::Tree)?;
+        self.linked.push(tree);
         for parent in &links.parents {
-            self.link(id, parent, Kind::Commit)?;
+            let parent = self.link(id, parent, Kind::Commit)?;
+            self.linked.push(parent);
         }
         if let Some(on_commit) = &self.shared.on_commit {
-            on_commit.lock().expect("no thread panicked with the lock")(ResolvedCommit { id, links });
+            on_commit.lock().expect("no thread panicked with the lock")(ResolvedCommit {
+                row: self.shared.families.rows[at as usize],
+                links,
+                linked: &self.linked,
+            });
         }
         Ok(())
     }
@@ -94,19 +101,21 @@ impl Worker<'_, '_> {
         Ok(())
     }
 
-    /// Notes that `from` says that `to` is there and a `kind`.
-    fn link(&self, from: &oid, to: &oid, kind: Kind) -> Result<()> {
-        let Some(is_there) = self.shared.is_there else {
-            return Ok(());
-        };
+    /// Notes that `from` says that `to` is there and a `kind`. Returns its row, where it is in the pack.
+    fn link(&self, from: &oid, to: &oid, kind: Kind) -> Result<Option<u32>> {
         if let Some(row) = idx::find(self.shared.table, &self.shared.fan_out, to) {
-            let bit = 1 << kind_code(kind);
-            // Mostly set already: a look is cheaper than a write that other threads' caches must follow.
-            if self.shared.linked_as[row].load(Ordering::Relaxed) & bit == 0 {
-                self.shared.linked_as[row].fetch_or(bit, Ordering::Relaxed);
+            if let Some(linked_as) = self.shared.linked_as.get(row) {
+                let bit = 1 << kind_code(kind);
+                // Mostly set already: a look is cheaper than a write that other threads' caches must follow.
+                if linked_as.load(Ordering::Relaxed) & bit == 0 {
+                    linked_as.fetch_or(bit, Ordering::Relaxed);
+                }
             }
-            return Ok(());
+            return Ok(Some(row as u32));
         }
+        let Some(is_there) = self.shared.is_there else {
+            return Ok(None);
+        };
         if !is_there(to, kind)? {
             let mut found = self.shared.found.lock().expect("no thread panicked with the lock");
             if found.dangling.len() < DANGLING_TOLD {
@@ -117,7 +126,7 @@ impl Worker<'_, '_> {
                 });
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     pub(super) fn check_id(&self, at: u32, hasher: Hasher) -> Result<(), Trouble> {

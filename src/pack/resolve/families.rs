@@ -16,18 +16,16 @@ pub(super) const NONE: u32 = u32::MAX;
 /// Bytes read at once.
 const CHUNK: u64 = 1 << 20;
 
-/// The entries of a pack in the order of their offsets, and who is made from whom. About 28 bytes an entry.
+/// The entries of a pack in the order of their offsets, and who is made from whom. Some 13 bytes an entry.
 #[derive(Default)]
 pub(super) struct Families {
-    /// Where each entry starts, and where the last one ends.
-    pub starts: Vec<u64>,
+    /// Where the last entry ends.
+    entries_end: u64,
     /// The row of each entry in the table.
     pub rows: Vec<u32>,
     /// The first entry that is made from this one, and the next one made from the same base.
     pub first_child: Vec<u32>,
     pub next_sibling: Vec<u32>,
-    /// The entry that each one is made from.
-    pub bases: Vec<u32>,
     /// Entries that are no deltas.
     pub roots: Vec<u32>,
     /// Entries whose header or base is damaged, and those made from them.
@@ -41,21 +39,18 @@ impl Families {
         let entries_end = store.pack_len(pack)?.saturating_sub(format.len_in_bytes() as u64);
         let count = table.len();
         let rows = rows_by_offset(&table.offsets);
-        let mut starts: Vec<u64> = rows.iter().map(|row| table.offsets[*row as usize]).collect();
-        starts.push(entries_end);
         let mut it = Families {
+            entries_end,
             first_child: vec![NONE; count],
             next_sibling: vec![NONE; count],
-            bases: Vec::new(),
             roots: Vec::new(),
             damaged: Vec::new(),
-            starts,
             rows,
         };
         let mut bases = vec![NONE; count];
         let (mut chunk, mut chunk_start) = (Vec::new(), 0);
         for (at, base_slot) in bases.iter_mut().enumerate() {
-            let (start, end) = (it.starts[at], it.starts[at + 1]);
+            let (start, end) = it.place(table, at as u32);
             if start < header::PACK_HEADER_LEN || start >= end || end > entries_end {
                 it.damage(table, at, "its place in the pack cannot be".into());
                 continue;
@@ -69,7 +64,7 @@ impl Families {
             let head = &chunk[(start - chunk_start) as usize..][..len as usize];
             match header::parse_entry_header(head, format) {
                 Err(why) => it.damage(table, at, why.into()),
-                Ok(entry) => match it.base(table, at, entry.kind) {
+                Ok(entry) => match it.base(table, start, entry.kind) {
                     Ok(None) => it.roots.push(at as u32),
                     Ok(Some(base)) => *base_slot = base,
                     Err(why) => it.damage(table, at, why),
@@ -84,21 +79,33 @@ impl Families {
             }
         }
         it.find_orphans(table, &bases);
-        it.bases = bases;
         Ok(it)
     }
 
-    /// Returns the entry that `at` is made from.
-    fn base(&self, table: &EntryTable, at: usize, kind: EntryKind) -> Result<Option<u32>, String> {
+    /// Returns where an entry starts, and where it ends.
+    pub fn place(&self, table: &EntryTable, at: u32) -> (u64, u64) {
+        let offset = |row: &u32| table.offsets[*row as usize];
+        let next = self.rows.get(at as usize + 1);
+        (offset(&self.rows[at as usize]), next.map_or(self.entries_end, offset))
+    }
+
+    /// Returns the entry that the one at `start` is made from.
+    ///
+    /// # Errors
+    /// Fails with the reason where there is none.
+    pub fn base(&self, table: &EntryTable, start: u64, kind: EntryKind) -> Result<Option<u32>, String> {
         let offset = match kind {
             EntryKind::Base(_) => return Ok(None),
-            EntryKind::OfsDelta(distance) => header::base_offset(self.starts[at], distance)?,
+            EntryKind::OfsDelta(distance) => header::base_offset(start, distance)?,
             EntryKind::RefDelta(id) => match table.find(&id) {
                 Some(row) => table.offsets[row],
                 None => return Err(format!("its delta base {id} is not in the pack")),
             },
         };
-        match self.starts[..self.rows.len()].binary_search(&offset) {
+        match self
+            .rows
+            .binary_search_by_key(&offset, |row| table.offsets[*row as usize])
+        {
             Ok(base) => Ok(Some(base as u32)),
             Err(_) => Err("its delta base is no entry of the pack".into()),
         }
@@ -133,10 +140,10 @@ impl Families {
     }
 
     fn damage(&mut self, table: &EntryTable, at: usize, why: String) {
-        let oid = table.oid(self.rows[at] as usize).to_owned();
+        let row = self.rows[at] as usize;
         self.damaged.push(Damage {
-            oid,
-            offset: self.starts[at],
+            oid: table.oid(row).to_owned(),
+            offset: table.offsets[row],
             why,
             is_altered: false,
         });

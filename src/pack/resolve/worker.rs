@@ -59,6 +59,8 @@ pub(super) struct Worker<'a, 'b> {
     /// The delta inflated last.
     pub(super) delta: Vec<u8>,
     pub(super) recent: Recent,
+    /// What the commit looked at last links to.
+    pub(super) linked: Vec<Option<u32>>,
     /// From a root to the object whose deltas are applied now; only those of which deltas are left.
     waiting: Vec<Base>,
     waiting_bytes: usize,
@@ -72,6 +74,7 @@ impl<'a, 'b> Worker<'a, 'b> {
             compressed: Vec::new(),
             delta: Vec::new(),
             recent: Recent::new(),
+            linked: Vec::new(),
             waiting: Vec::new(),
             waiting_bytes: 0,
         }
@@ -226,16 +229,24 @@ impl<'a, 'b> Worker<'a, 'b> {
 
     /// Builds an object again that was dropped.
     fn rebuilt(&mut self, at: u32) -> Result<IndexedTree, Trouble> {
-        let mut chain = vec![at];
+        let format = self.shared.store.object_format();
+        let mut chain = vec![];
         let mut root = at;
-        while self.shared.families.bases[root as usize] != NONE {
-            root = self.shared.families.bases[root as usize];
-            chain.push(root);
-        }
-        chain.pop();
-        self.read(root)?;
-        let entry = header::parse_entry_header(&self.compressed, self.shared.store.object_format())?;
-        let mut data = self.inflated(entry.len, entry.size, Vec::new())?;
+        let mut data = loop {
+            self.read(root)?;
+            let entry = header::parse_entry_header(&self.compressed, format)?;
+            let (start, _) = self.place(root);
+            let base = self.shared.families.base(self.shared.table, start, entry.kind);
+            match base.map_err(Trouble::Damage)? {
+                // The pack was free of circles; but this time it was read anew.
+                Some(_) if chain.len() == self.shared.table.len() => return Err("its bases go in a circle".into()),
+                Some(base) => {
+                    chain.push(root);
+                    root = base;
+                }
+                None => break self.inflated(entry.len, entry.size, Vec::new())?,
+            }
+        };
         while let Some(at) = chain.pop() {
             data = self.made_from(at, &data)?;
         }
@@ -246,8 +257,7 @@ impl<'a, 'b> Worker<'a, 'b> {
     }
 
     pub(super) fn place(&self, at: u32) -> (u64, u64) {
-        let starts = &self.shared.families.starts;
-        (starts[at as usize], starts[at as usize + 1])
+        self.shared.families.place(self.shared.table, at)
     }
 
     /// Tells that an object is damaged, and with it everything that is made from it; a failure to read is passed on.

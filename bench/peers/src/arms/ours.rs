@@ -199,7 +199,7 @@ fn given(pack: &Pack) -> Result<NewPack> {
             ..EntryTable::default()
         },
         proof: Proof::None,
-        commits: vec![],
+        commits: Default::default(),
     })
 }
 
