@@ -24,8 +24,8 @@ use super::{Done, exit::Exit, locking, open, output::Output};
 ///
 /// git runs this over ssh in the place of its own `git receive-pack`, to be told so with `--receive-pack` or
 /// `remote.NAME.receivepack`. It speaks versions 0 and 1 of git's protocol on standard input and output. Every object is hashed
-/// and everything that it refers to must be there before pack and references are stored, in one step. The archive must exist:
-/// `znippy init` makes one.
+/// and everything that it refers to must be there before pack and references are stored, in one step. What a thin pack leaves
+/// out, because the archive has it, is stored with it. The archive must exist: `znippy init` makes one.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

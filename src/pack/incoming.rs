@@ -1,10 +1,12 @@
 //! A pack that comes as a stream: it is stored as it comes and indexed, so that it is known to be whole.
 //!
 //! The first pass goes with the stream: it finds where each entry ends, hashes what is no delta, and leaves the stream right
-//! behind the pack, where the sender may wait for an answer. The second builds every delta from its base, to name it.
+//! behind the pack, where the sender may wait for an answer. The second builds every delta from its base, to name it. Where the
+//! sender left bases out, these are then added.
 
 mod deltas;
 mod stream;
+mod thin;
 
 use std::{
     fs::File,
@@ -13,8 +15,11 @@ use std::{
 
 use gix_hash::{Kind as Format, ObjectId};
 
-use super::{EntryTable, header, header::EntryKind};
-use stream::Stream;
+use self::{
+    stream::Stream,
+    thin::{Lender, Thin},
+};
+use super::{EntryTable, PackStore, header, header::EntryKind};
 
 /// What to accept.
 #[derive(Debug, Clone, Copy)]
@@ -37,7 +42,7 @@ impl Default for Limits {
 /// A pack that was received.
 #[derive(Debug)]
 pub struct Received {
-    /// The trailing hash, which is that of the bytes.
+    /// The trailing hash, which is that of the bytes: not the one that came where objects were added.
     pub id: ObjectId,
     /// Where each object is. Kinds and sizes are left to who resolves the pack.
     pub entries: EntryTable,
@@ -61,6 +66,27 @@ pub enum IncomingError {
     /// An object in it is larger than the limits allow.
     #[error("an object of {size} bytes exceeds the limit of {limit}")]
     ObjectTooLarge { size: u64, limit: u64 },
+    /// An object that a delta is made from is larger than the limits allow.
+    #[error(
+        "the pack needs object {oid}, whose {size} bytes exceed the limit of {limit} (git push --no-thin needs no others)"
+    )]
+    BaseTooLarge { oid: ObjectId, size: u64, limit: u64 },
+    /// No good copy of an object that a delta is made from can be read.
+    #[error("the pack needs object {oid}, which cannot be read: {source} (git push --no-thin needs no others)")]
+    Base {
+        oid: ObjectId,
+        #[source]
+        source: Box<crate::Error>,
+    },
+}
+
+impl IncomingError {
+    /// Returns the error that nobody has the object that a delta is made from.
+    fn needs(id: &ObjectId) -> IncomingError {
+        IncomingError::Invalid(format!(
+            "the pack needs object {id}, which is neither in it nor here already"
+        ))
+    }
 }
 
 /// An entry of the pack, in the order of the stream.
@@ -76,13 +102,18 @@ struct Entry {
 
 /// Reads one pack from `input` into the empty file `spool`, and returns what is in it.
 ///
+/// Deltas may be made from objects that only `here` has: these are added at the end, so that what is in `spool` needs no other
+/// pack.
+///
 /// # Errors
-/// Fails for anything but a self-contained pack within the limits. What is in `spool` then is of no use.
+/// Fails for anything but a pack within the limits, which is within them with what is added, too. What is in `spool` then is of
+/// no use.
 pub fn receive(
     input: &mut dyn BufRead,
     spool: &File,
     format: Format,
     limits: Limits,
+    here: Option<&dyn PackStore>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Received, IncomingError> {
     let mut stream = Stream::new(input, BufWriter::with_capacity(1 << 18, spool), format, limits.pack);
@@ -99,8 +130,19 @@ pub fn receive(
             progress(done, u64::from(count));
         }
     }
-    let (id, end) = stream.trailer()?;
-    deltas::name(spool, format, &entries, end, limits.object, &mut ids)?;
+    let (mut id, end) = stream.trailer()?;
+    let lender = here.map(|store| Lender::new(store, limits.object));
+    let missing = deltas::name(spool, format, &entries, end, limits.object, lender.as_ref(), &mut ids)?;
+    if let (Some(lender), false) = (&lender, missing.is_empty()) {
+        let mut thin = Thin {
+            spool,
+            format,
+            entries: &mut entries,
+            ids: &mut ids,
+            end,
+        };
+        id = thin.complete(&missing, lender, limits)?;
+    }
     progress(u64::from(count), u64::from(count));
     let ids = ids.into_iter().map(|id| id.expect("every delta was built"));
     Ok(Received {

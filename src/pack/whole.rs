@@ -1,6 +1,6 @@
 //! Writes objects, each whole, into a pack on the local disk.
 
-use std::{fs::File, os::unix::fs::FileExt, path::Path};
+use std::{fs::File, io, os::unix::fs::FileExt, path::Path};
 
 use gix_hash::{ObjectId, oid};
 
@@ -93,22 +93,7 @@ impl<'a> WholePack<'a> {
     pub fn finish(mut self) -> Result<DiskPack> {
         let objects =
             u32::try_from(self.len()).map_err(|_| Error::Invalid("a pack cannot hold 2^32 objects".into()))?;
-        let put = |bytes: &[u8], at| self.file.write_all_at(bytes, at).map_err(Error::io(self.path, "write"));
-        put(&pack_header(objects), 0)?;
-        let mut hasher = gix_hash::hasher(self.format);
-        let (mut chunk, mut at) = (vec![0; COPY_CHUNK], 0);
-        while at < self.position {
-            let part = &mut chunk[..(COPY_CHUNK as u64).min(self.position - at) as usize];
-            self.file
-                .read_exact_at(part, at)
-                .map_err(Error::io(self.path, "read"))?;
-            hasher.update(part);
-            at += part.len() as u64;
-        }
-        let id = hasher
-            .try_finalize()
-            .map_err(|error| Error::Invalid(format!("the new pack cannot be hashed: {error}")))?;
-        put(id.as_slice(), self.position)?;
+        let id = seal(&self.file, objects, self.position, self.format).map_err(Error::io(self.path, "finish"))?;
         self.entries.sort_unstable_by_key(|entry| entry.oid);
         let entries = &self.entries;
         let table = EntryTable {
@@ -121,4 +106,24 @@ impl<'a> WholePack<'a> {
         };
         DiskPack::with_file(self.file, self.path, table, id)
     }
+}
+
+/// Gives the pack in `file` its header, for `objects` entries of which the last ends at `end`, and the hash that ends it, which
+/// is returned.
+///
+/// # Errors
+/// Fails where the file cannot be written or read.
+pub(super) fn seal(file: &File, objects: u32, end: u64, format: gix_hash::Kind) -> io::Result<ObjectId> {
+    file.write_all_at(&pack_header(objects), 0)?;
+    let mut hasher = gix_hash::hasher(format);
+    let (mut chunk, mut at) = (vec![0; COPY_CHUNK], 0);
+    while at < end {
+        let part = &mut chunk[..(COPY_CHUNK as u64).min(end - at) as usize];
+        file.read_exact_at(part, at)?;
+        hasher.update(part);
+        at += part.len() as u64;
+    }
+    let id = hasher.try_finalize().map_err(io::Error::other)?;
+    file.write_all_at(id.as_slice(), end)?;
+    Ok(id)
 }

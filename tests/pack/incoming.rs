@@ -13,6 +13,7 @@ fn receive(bytes: &[u8], format: Kind, limits: Limits) -> Result<Received, Incom
         &tempfile::tempfile().unwrap(),
         format,
         limits,
+        None,
         &mut |_, _| (),
     )
 }
@@ -49,6 +50,7 @@ fn entries_are_those_that_git_finds() {
                 spool.as_file(),
                 repo.format,
                 Limits::default(),
+                None,
                 &mut |_, _| (),
             )
             .unwrap();
@@ -85,6 +87,7 @@ fn deltas_by_name_are_built_too() {
         &tempfile::tempfile().unwrap(),
         repo.format,
         Limits::default(),
+        None,
         &mut |_, _| (),
     );
     assert_eq!(dripped.unwrap().entries, received.entries);

@@ -9,3 +9,4 @@ mod reach;
 mod repo;
 mod resolve;
 mod send;
+mod thin;

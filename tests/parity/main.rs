@@ -29,6 +29,7 @@ mod served;
 mod shallow;
 mod ssh;
 mod tags;
+mod thin;
 mod traps;
 mod trust;
 mod urls;

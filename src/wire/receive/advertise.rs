@@ -15,9 +15,14 @@ pub(super) fn advertise(
     writer: &mut PacketWriter<&mut dyn Write>,
 ) -> WireResult<()> {
     let format = snapshot.object_format();
-    // Packs are stored as they come, so they must not need objects of others: `no-thin`.
+    // What a thin pack leaves out is stored with it. Where what is stored is checked or has a limit, old objects are not to be
+    // held to that once more.
+    let thin = match policy.checks_objects() || policy.max_input_size().or(policy.max_object_size()).is_some() {
+        true => " no-thin",
+        false => "",
+    };
     let capabilities = format!(
-        "report-status report-status-v2 delete-refs side-band-64k quiet atomic ofs-delta no-thin push-options \
+        "report-status report-status-v2 delete-refs side-band-64k quiet atomic ofs-delta{thin} push-options \
          object-format={format} agent={AGENT}"
     );
     if version == Version::V1 {

@@ -177,7 +177,7 @@ fn receive(
         object: policy.max_object_size().unwrap_or(Limits::default().object),
     };
     let format = snapshot.object_format();
-    let received = incoming::receive(input, &file, format, limits, &mut |_, _| ());
+    let received = incoming::receive(input, &file, format, limits, Some(snapshot), &mut |_, _| ());
     let received = received.map_err(|error| Error::InvalidPack {
         name: SPOOL.into(),
         why: error.to_string(),
