@@ -57,15 +57,17 @@ impl Push<'_> {
     /// # Errors
     /// Fails where git cannot be run.
     pub fn passes_fsck(&self, spool: &Spool) -> Result<bool> {
-        let Some(snapshot) = self.snapshot.filter(|snapshot| snapshot.policy().checks_objects()) else {
+        let Some(snapshot) = self.snapshot else { return Ok(true) };
+        let policy = snapshot.policy();
+        if !policy.checks_objects() {
             return Ok(true);
-        };
+        }
         let directory = spool.directory.below("fsck")?;
-        let told = fsck::fsck(&spool.pack, snapshot, client::git(), &directory)?;
-        for line in told.iter().flat_map(|told| told.lines()) {
+        let checked = fsck::fsck(&spool.pack, snapshot, policy.check_levels(), &client::git, &directory)?;
+        for line in checked.told.lines() {
             self.options.voice.reason(line.as_bstr());
         }
-        Ok(told.is_none())
+        Ok(checked.passes)
     }
 
     /// Refuses updates whose history the client does not have completely and the archive cannot complete.

@@ -32,11 +32,14 @@ Settings:
   znippy.maxObjectSize           the most bytes of one object; 0: no limit
   receive.fsckObjects            true: pushed objects must pass the checks of git fsck, which needs git
   transfer.fsckObjects           the same, where receive.fsckObjects is not set
+  receive.fsck.MSG-ID            error, warn or ignore: what these checks make of what is found, see git-fsck(1);
+                                 needs git 2.44
   transfer.hideRefs              references that are not listed, not fetched by name and not pushed to
   uploadpack.hideRefs            the same for fetches only
   receive.hideRefs               the same for pushes only
 
-Those that git has too mean what they mean in git, see git-config(1); names are compared without regard to case.
+Those that git has too mean what they mean in git, see git-config(1). receive.fsck.skipList is none of them: it names a
+file of one machine, and an archive is pushed to from many. Names are compared without regard to case.
 The value of a hideRefs setting is the start of names, such as refs/pull; !refs/pull/1 makes an exception of
 what an earlier value hides. These three may have several values, of which the last that fits decides.
 Whoever can read the file can read everything in it: hidden references are secrets only behind a server.
@@ -103,39 +106,42 @@ pub fn run(args: &Args, output: &mut Output) -> Done {
         get, set, add, unset, ..
     } = &args.action;
     match (get, set, add, unset) {
-        (Some(name), ..) => show(&snapshot, Some(known(name)?), args.json, output),
+        (Some(name), ..) => {
+            known(name)?;
+            show(&snapshot, Some(name), args.json, output)
+        }
         (_, Some(pair), ..) => {
-            let (key, value) = key_and_value(pair)?;
-            change(&snapshot, &args.locking, output, |policy| policy.set(key.name, value))
+            let (name, _, value) = key_and_value(pair)?;
+            change(&snapshot, &args.locking, output, |policy| policy.set(&name, value))
         }
         (_, _, Some(pair), _) => {
-            let (key, value) = key_and_value(pair)?;
+            let (name, key, value) = key_and_value(pair)?;
             if !key.is_list() {
                 return Err(exit::usage(format!("{} has one value: use --set", key.name)));
             }
-            change(&snapshot, &args.locking, output, |policy| policy.add(key.name, value))
+            change(&snapshot, &args.locking, output, |policy| policy.add(&name, value))
         }
         (.., Some(name)) => {
-            let key = known(name)?;
+            known(name)?;
             let mut was_set = false;
             change(&snapshot, &args.locking, output, |policy| {
-                was_set = policy.unset(key.name)?;
+                was_set = policy.unset(name)?;
                 Ok(())
             })?;
             match was_set {
                 true => Ok(Exit::Done),
-                false => Err(exit::no(format!("{}: {} is not set", args.path.display(), key.name))),
+                false => Err(exit::no(format!("{}: {name} is not set", args.path.display()))),
             }
         }
         _ => show(&snapshot, None, args.json, output),
     }
 }
 
-fn show(snapshot: &Snapshot, key: Option<&Key>, json: bool, output: &mut Output) -> Done {
+fn show(snapshot: &Snapshot, key: Option<&str>, json: bool, output: &mut Output) -> Done {
     let policy = snapshot.policy();
     let mut found = key.is_none();
     for (name, value) in policy.entries() {
-        if key.is_some_and(|key| key.name != name) {
+        if key.is_some_and(|key| !key.eq_ignore_ascii_case(name)) {
             continue;
         }
         found = true;
@@ -174,11 +180,13 @@ fn change(
     Ok(Exit::Done)
 }
 
-fn key_and_value(pair: &[OsString]) -> anyhow::Result<(&'static Key, &BStr)> {
+fn key_and_value(pair: &[OsString]) -> anyhow::Result<(String, &'static Key, &BStr)> {
     let [name, value] = pair else {
         unreachable!("clap takes exactly two values")
     };
-    Ok((known(&name.to_string_lossy())?, BStr::new(value.as_bytes())))
+    let name = name.to_string_lossy().into_owned();
+    let key = known(&name)?;
+    Ok((name, key, BStr::new(value.as_bytes())))
 }
 
 /// Finds a setting, or says which there are.
@@ -186,6 +194,12 @@ fn known(name: &str) -> anyhow::Result<&'static Key> {
     if name.eq_ignore_ascii_case("receive.denyCurrentBranch") {
         return Err(exit::usage(
             "an archive has no work tree that a push could disturb: receive.denyCurrentBranch means nothing here",
+        ));
+    }
+    if name.eq_ignore_ascii_case("receive.fsck.skipList") {
+        return Err(exit::usage(
+            "receive.fsck.skipList names a file of one machine, and an archive is pushed to from many: set receive.fsck.MSG-ID \
+             to warn or ignore what is in the objects",
         ));
     }
     policy::key(name).map_err(|_| {

@@ -46,6 +46,7 @@ pub struct Args {
 pub fn run(args: &Args, output: &mut Output) -> Done {
     let snapshot = open::snapshot(&args.path, output)?;
     let protocol = std::env::var_os("GIT_PROTOCOL").unwrap_or_default();
+    let levels = snapshot.policy();
     let options = ReceiveOptions {
         version: Version::from_git_protocol(protocol.as_encoded_bytes()),
         actor: actor(),
@@ -54,7 +55,8 @@ pub fn run(args: &Args, output: &mut Output) -> Done {
             let base = spool_directory();
             let directory = tempfile::Builder::new().prefix("znippy-fsck-").tempdir_in(&base);
             let directory = directory.map_err(znippy::Error::io(base, "make a directory in"))?;
-            fsck::fsck(pack, &snapshot, Command::new("git"), directory.path())
+            let git = || Command::new("git");
+            fsck::fsck(pack, &snapshot, levels.check_levels(), &git, directory.path())
         },
         policy: locking::configured()?,
     };

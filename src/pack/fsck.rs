@@ -10,7 +10,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use bstr::{BString, ByteSlice};
+use bstr::{BStr, BString, ByteSlice};
 use gix_hash::{Kind as Format, ObjectId};
 
 use super::{
@@ -25,16 +25,33 @@ use super::{
 };
 use crate::error::{Error, Result};
 
+/// What git found.
+#[derive(Debug)]
+pub struct Checked {
+    /// Whether the pack may be stored.
+    pub passes: bool,
+    /// What git says, for the user.
+    pub told: BString,
+}
+
+/// The code with which git ends where it does not understand how it is called.
+const USAGE: i32 = 129;
+
 /// Has git check every object of `pack`, whose trees may name files that only `archive` has. Warnings count as errors, as
-/// with git's own server.
+/// with git's own server, but for the checks to which `levels` give a level: see `receive.fsck.<msg-id>` in git-config(1). What git
+/// does not know of these is left out, as by its own server.
 ///
-/// `git` runs git; `directory` is an empty one, for files of a few kilobytes an object of the pack.
-///
-/// Returns what git has against the pack; `None` where that is nothing.
+/// `git` makes a command that runs git; `directory` is an empty one, for files of a few kilobytes an object of the pack.
 ///
 /// # Errors
-/// Fails where the pack cannot be read, and where git cannot be run.
-pub fn fsck(pack: &DiskPack, archive: &dyn PackStore, mut git: Command, directory: &Path) -> Result<Option<BString>> {
+/// Fails where the pack cannot be read, where git cannot be run, and where it is too old for levels.
+pub fn fsck<'a>(
+    pack: &DiskPack,
+    archive: &dyn PackStore,
+    levels: impl Iterator<Item = (&'a str, &'a BStr)>,
+    git: &dyn Fn() -> Command,
+    directory: &Path,
+) -> Result<Checked> {
     let format = pack.object_format();
     prepare(directory, format).map_err(Error::io(directory, "make a repository in"))?;
     let named = named_elsewhere(pack, archive)?;
@@ -42,8 +59,20 @@ pub fn fsck(pack: &DiskPack, archive: &dyn PackStore, mut git: Command, director
         lend(archive, &named, &directory.join("objects/pack"))?;
     }
     let input = pack.file().try_clone().map_err(Error::io(pack.path(), "read"))?;
-    let output = git
-        .args(["index-pack", "--fsck-objects", "-o"])
+    let mut told = BString::default();
+    let mut known = Vec::new();
+    for (id, level) in levels {
+        match is_known_check(id, git)? {
+            true => known.push(format!("{id}={level}")),
+            false => told.extend_from_slice(format!("warning: Skipping unknown msg id '{id}'\n").as_bytes()),
+        }
+    }
+    let asked = match known.is_empty() {
+        true => "--fsck-objects".to_owned(),
+        false => format!("--fsck-objects={}", known.join(",")),
+    };
+    let output = git()
+        .args(["index-pack", &asked, "-o"])
         .arg(directory.join("checked.idx"))
         // The pack may have no name. Through this one it is read from its start.
         .arg("/dev/stdin")
@@ -57,10 +86,27 @@ pub fn fsck(pack: &DiskPack, archive: &dyn PackStore, mut git: Command, director
         .map_err(Error::io("git", "run"))?;
     // Behind the name of the pack: files of which the content is to be checked and is nowhere.
     let missing = output.stdout.lines().nth(1).is_some();
-    Ok(match output.status.success() && !missing {
-        true => None,
-        false => Some(output.stderr.into()),
+    if output.status.code() == Some(USAGE) && !known.is_empty() {
+        let why = "the archive says what checks of objects count for (receive.fsck), which needs git 2.44 or newer to check them";
+        return Err(Error::Invalid(why.into()));
+    }
+    told.extend_from_slice(&output.stderr);
+    Ok(Checked {
+        passes: output.status.success() && !missing,
+        told,
     })
+}
+
+/// Returns whether git has a check of this name. `index-pack` reads its options before it misses the name of a pack.
+fn is_known_check(id: &str, git: &dyn Fn() -> Command) -> Result<bool> {
+    let status = git()
+        .arg("index-pack")
+        .arg(format!("--strict={id}=error"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    Ok(status.map_err(Error::io("git", "run"))?.code() == Some(USAGE))
 }
 
 /// Makes the least that git takes for a repository.

@@ -6,6 +6,8 @@
 mod hidden;
 mod value;
 
+use std::borrow::Cow;
+
 use bstr::{BStr, BString, ByteSlice};
 
 pub use hidden::Service;
@@ -14,7 +16,7 @@ use value::Kind;
 /// A setting: its name, what its values are, and what it does.
 #[derive(Debug)]
 pub struct Key {
-    /// As git spells it; compared without regard to case.
+    /// As git spells it; compared without regard to case. What ends in `<msg-id>` stands for a setting for each of git's checks.
     pub name: &'static str,
     kind: Kind,
     /// One line for a person.
@@ -26,6 +28,16 @@ impl Key {
     pub fn is_list(&self) -> bool {
         self.kind == Kind::RefPrefix
     }
+
+    /// Returns the name under which the setting is stored that a user calls `name`, if this is its key.
+    fn full_name<'a>(&'a self, name: &'a str) -> Option<Cow<'a, str>> {
+        let Some(family) = self.name.strip_suffix(MSG_ID) else {
+            return self.name.eq_ignore_ascii_case(name).then_some(self.name.into());
+        };
+        let (start, id) = name.split_at_checked(family.len())?;
+        let is_id = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        (start.eq_ignore_ascii_case(family) && is_id).then(|| format!("{family}{id}").into())
+    }
 }
 
 pub const READ_ONLY: &str = "znippy.readOnly";
@@ -35,12 +47,16 @@ pub const MAX_INPUT_SIZE: &str = "receive.maxInputSize";
 pub const MAX_OBJECT_SIZE: &str = "znippy.maxObjectSize";
 pub const RECEIVE_FSCK_OBJECTS: &str = "receive.fsckObjects";
 pub const FSCK_OBJECTS: &str = "transfer.fsckObjects";
+pub const RECEIVE_FSCK: &str = "receive.fsck.<msg-id>";
 pub const HIDE_REFS: &str = "transfer.hideRefs";
 pub const UPLOADPACK_HIDE_REFS: &str = "uploadpack.hideRefs";
 pub const RECEIVE_HIDE_REFS: &str = "receive.hideRefs";
 
+/// What stands for the name of a check.
+const MSG_ID: &str = "<msg-id>";
+
 /// All settings there are.
-pub const KEYS: [Key; 10] = [
+pub const KEYS: [Key; 11] = [
     Key {
         name: READ_ONLY,
         kind: Kind::Bool,
@@ -75,6 +91,11 @@ pub const KEYS: [Key; 10] = [
         name: FSCK_OBJECTS,
         kind: Kind::Bool,
         help: "the same, where receive.fsckObjects is not set",
+    },
+    Key {
+        name: RECEIVE_FSCK,
+        kind: Kind::Level,
+        help: "what a check of these means: error, warn or ignore",
     },
     Key {
         name: HIDE_REFS,
@@ -116,8 +137,13 @@ pub enum PolicyError {
 /// # Errors
 /// Fails where there is none of that name.
 pub fn key(name: &str) -> Result<&'static Key, PolicyError> {
+    Ok(setting(name)?.0)
+}
+
+/// Finds a setting and the name under which it is stored.
+fn setting(name: &str) -> Result<(&'static Key, Cow<'_, str>), PolicyError> {
     KEYS.iter()
-        .find(|key| key.name.eq_ignore_ascii_case(name))
+        .find_map(|key| Some((key, key.full_name(name)?)))
         .ok_or_else(|| PolicyError::UnknownKey(name.into()))
 }
 
@@ -173,7 +199,7 @@ impl Policy {
     /// # Errors
     /// As [`Policy::set`].
     pub fn add(&mut self, name: &str, value: &BStr) -> Result<(), PolicyError> {
-        let key = key(name)?;
+        let (key, full_name) = setting(name)?;
         if !key.is_list() && self.values(name).next().is_some() {
             return self.set(name, value);
         }
@@ -182,7 +208,7 @@ impl Policy {
             value: value.to_owned(),
             wanted,
         })?;
-        self.entries.push((key.name.to_owned(), value));
+        self.entries.push((full_name.into_owned(), value));
         let len: usize = self
             .entries
             .iter()
@@ -200,9 +226,10 @@ impl Policy {
     /// # Errors
     /// Fails where there is no such setting.
     pub fn unset(&mut self, name: &str) -> Result<bool, PolicyError> {
-        let key = key(name)?;
+        let (_, full_name) = setting(name)?;
         let before = self.entries.len();
-        self.entries.retain(|(other, _)| !other.eq_ignore_ascii_case(key.name));
+        self.entries
+            .retain(|(other, _)| !other.eq_ignore_ascii_case(&full_name));
         Ok(self.entries.len() < before)
     }
 
@@ -242,6 +269,15 @@ impl Policy {
         }
     }
 
+    /// Returns the checks that count for more or less than git says, with what they count for.
+    pub fn check_levels(&self) -> impl Iterator<Item = (&str, &BStr)> {
+        let family = RECEIVE_FSCK.trim_end_matches(MSG_ID);
+        self.entries().filter_map(move |(key, value)| {
+            let (start, id) = key.split_at_checked(family.len())?;
+            start.eq_ignore_ascii_case(family).then_some((id, value))
+        })
+    }
+
     /// Returns the most bytes of packs in one push.
     pub fn max_input_size(&self) -> Option<u64> {
         self.limit(MAX_INPUT_SIZE)
@@ -275,6 +311,30 @@ mod tests {
         assert_eq!(policy.max_object_size(), Some(2048));
         policy.set(MAX_OBJECT_SIZE, "0".into()).unwrap();
         assert_eq!(policy.max_object_size(), None);
+    }
+
+    #[test]
+    fn each_check_has_a_level_of_its_own() {
+        let mut policy = Policy::default();
+        policy.set("receive.fsck.missingEmail", "warn".into()).unwrap();
+        policy.set("receive.FSCK.badTimezone", "Ignore".into()).unwrap();
+        policy.set("receive.fsck.MISSINGEMAIL", "error".into()).unwrap();
+        let levels: Vec<_> = policy.check_levels().collect();
+        assert_eq!(
+            levels,
+            [("badTimezone", "ignore".into()), ("MISSINGEMAIL", BStr::new("error"))]
+        );
+        assert!(policy.unset("receive.fsck.badtimezone").unwrap());
+        assert!(!policy.unset("receive.fsck.badtimezone").unwrap());
+        assert_eq!(policy.values("receive.fsck.missingemail").count(), 1);
+        for (key, value) in [
+            ("receive.fsck.", "warn"),
+            ("receive.fsck.a,b=c", "warn"),
+            ("receive.fsck.<msg-id>", "warn"),
+            ("receive.fsck.missingEmail", "perhaps"),
+        ] {
+            assert!(policy.set(key, value.into()).is_err(), "{key} {value}");
+        }
     }
 
     #[test]

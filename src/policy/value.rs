@@ -10,6 +10,8 @@ pub enum Kind {
     Size,
     /// The start of names of references; see git-config(1), `transfer.hideRefs`.
     RefPrefix,
+    /// How serious what a check finds is; see git-config(1), `fsck.<msg-id>`.
+    Level,
 }
 
 impl Kind {
@@ -36,6 +38,10 @@ impl Kind {
                 }
                 Ok(trimmed.into())
             }
+            Kind::Level => match value.to_ascii_lowercase().as_slice() {
+                level @ (b"error" | b"warn" | b"ignore") => Ok(level.into()),
+                _ => Err("error, warn or ignore"),
+            },
         }
     }
 }

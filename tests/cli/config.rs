@@ -44,6 +44,9 @@ fn what_makes_no_sense_is_refused() {
         ("--add receive.denyDeletes true", "use --set"),
         ("--set receive.nothing true", "there is no setting"),
         ("--set receive.denyCurrentBranch true", "no work tree"),
+        ("--set receive.fsck.skipList /x", "one machine"),
+        ("--set receive.fsck.missingEmail perhaps", "error, warn or ignore"),
+        ("--add receive.fsck.missingEmail warn", "use --set"),
         ("--set transfer.hideRefs ''", "the start of a reference's name"),
     ] {
         let ran = s.fails("", &format!("znippy config app {args}"));

@@ -1,6 +1,6 @@
 //! What an archive allows, against a bare repository with the same settings; and what only archives have.
 
-use crate::common::{Parity, Side, fingerprint, parity, subject_is_file};
+use crate::common::{Parity, Sandbox, Side, fingerprint, parity, subject_is_file};
 
 #[test]
 fn non_fast_forwards_are_denied_even_with_force() {
@@ -74,6 +74,52 @@ fn objects_are_checked_as_git_checks_them() {
          $ policy transfer.fsckObjects true
          $ policy receive.fsckObjects false
          work$ git push --porcelain $URL bad evil
+         $ git ls-remote $URL"
+    ));
+}
+
+/// Returns whether the git under test can be told what a check counts for without following links: since 2.44.
+fn git_takes_levels(s: &Sandbox) -> bool {
+    let version = s.ok("", "git version").stdout;
+    let mut numbers = version
+        .split([' ', '.'])
+        .filter_map(|part| part.trim().parse::<u32>().ok());
+    (numbers.next(), numbers.next()) >= (Some(2), Some(44))
+}
+
+#[test]
+fn checks_of_objects_have_levels() {
+    let s = Sandbox::new();
+    if !git_takes_levels(&s) {
+        s.ok("", "znippy -q init app && znippy config app --set receive.fsckObjects true && git init -q work && cd work && commit one");
+        s.ok("work", "git push -q \"znippy::$A/app\" main");
+        s.ok(
+            "work",
+            "znippy config ../app --set receive.fsck.missingEmail warn && commit two",
+        );
+        let ran = s.fails("work", "git push -q \"znippy::$A/app\" main");
+        assert!(ran.stderr.contains("needs git 2.44"), "{}", ran.stderr);
+        return;
+    }
+    Parity::new().without_state().run(&format!(
+        "{BAD_OBJECTS}
+         $ policy receive.fsckObjects true
+         $ policy receive.fsck.badTimezone ignore
+         work!= git push --porcelain $URL bad
+         $ policy receive.fsck.missingEmail warn
+         work$ git push $URL bad 2>&1 | grep -c 'warning: object.*missingEmail'
+         work$ git push --porcelain $URL :bad
+         $ policy receive.fsck.MISSINGEMAIL error
+         work!= git push --porcelain $URL bad
+         $ policy receive.fsck.missingemail ignore
+         work$ git push $URL bad 2>&1 | grep -c missingEmail || true
+         work$ git push --porcelain $URL :bad
+         work!= git push --porcelain $URL evil
+         $ policy receive.fsck.gitmodulesUrl ignore
+         $ policy receive.fsck.noSuchCheck error
+         work$ git push $URL evil 2>&1 | grep -c \"Skipping unknown msg id 'nosuchcheck'\" -i
+         $ policy receive.fsck.nulInHeader ignore
+         work!= git push --porcelain $URL main:again bad
          $ git ls-remote $URL"
     ));
 }

@@ -391,6 +391,16 @@ fn what_git_has_against_objects_is_told() {
             );
             assert!(!told.contains("Done"), "{told}");
         }
+        s.ok("work", "git branch -q spare bad && cp ../app.znippy ../spare.znippy && znippy config ../spare --set receive.fsck.missingEmail warn");
+        let ran = s.sh("work", "git push \"ext::znippy %s $A/spare\" spare");
+        match ran.stderr.contains("needs git 2.44") {
+            true => assert_ne!(ran.code, 0),
+            false => assert!(
+                ran.code == 0 && ran.stderr.contains("remote: warning: object"),
+                "{}",
+                ran.stderr
+            ),
+        }
         let told = s.fails("work", "git push \"znippy::$A/app\" bad").stderr;
         assert!(
             told.contains("missingEmail") && told.contains("(unpacker error)"),

@@ -25,7 +25,7 @@ use self::{
 use super::{BandWidth, Packet, PacketReader, PacketWriter, Sideband, Version, WireError, WireResult};
 use crate::{
     archive::{Snapshot, WritePolicy},
-    pack::disk::DiskPack,
+    pack::{disk::DiskPack, fsck::Checked},
     policy::Policy,
 };
 
@@ -38,8 +38,7 @@ pub struct ReceiveOptions<'a> {
     /// Makes an empty file on the local disk for the pack, which vanishes when it is closed.
     pub spool: &'a dyn Fn() -> std::io::Result<File>,
     /// Has git check what is in the objects of a pack, where the archive's settings ask for that: see [`crate::pack::fsck`].
-    /// Returns what git has against them.
-    pub fsck: &'a dyn Fn(&DiskPack) -> crate::Result<Option<BString>>,
+    pub fsck: &'a dyn Fn(&DiskPack) -> crate::Result<Checked>,
     /// How to write to the archive.
     pub policy: WritePolicy<'a>,
 }

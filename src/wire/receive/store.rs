@@ -58,15 +58,15 @@ fn try_store(
         true => receive(snapshot, policy, input, spool)?,
         false => None,
     };
-    if policy.checks_objects()
-        && let Some(pack) = &pack
-        && let Some(told) = fsck(pack)?
-    {
-        let mut report = Report::failed(request, "index-pack abnormal exit");
-        report
-            .notes
-            .extend(ByteSlice::lines(told.as_slice()).map(|line| line.to_str_lossy().into_owned()));
-        return Ok(report);
+    let mut notes = Vec::new();
+    if let (Some(pack), true) = (&pack, policy.checks_objects()) {
+        let checked = fsck(pack)?;
+        notes.extend(ByteSlice::lines(checked.told.as_slice()).map(|line| line.to_str_lossy().into_owned()));
+        if !checked.passes {
+            let mut report = Report::failed(request, "index-pack abnormal exit");
+            report.notes = notes;
+            return Ok(report);
+        }
     }
     let mut statuses: Vec<Option<Status>> = request.commands.iter().map(refuse_early).collect();
     let mut relies_on = advertised(snapshot, policy)?;
@@ -82,7 +82,7 @@ fn try_store(
         }
     }
     if !statuses.iter().any(applies) {
-        return Ok(report(statuses, vec![], vec![]));
+        return Ok(report(statuses, vec![], notes));
     }
     let rewinds: Vec<bool> = edits.iter().map(|edit| edit.rewinds).collect();
     let transaction = Transaction {
@@ -128,7 +128,7 @@ fn try_store(
             EditResult::Rejected(Rejection::Stale { .. }) => Status::No("failed to update ref".into()),
             EditResult::Rejected(why) => Status::No(why.to_string()),
         });
-    let mut notes: Vec<String> = outcome.warnings.iter().map(|text| format!("warning: {text}")).collect();
+    notes.extend(outcome.warnings.iter().map(|text| format!("warning: {text}")));
     notes.extend(
         outcome
             .head_moved
