@@ -33,6 +33,17 @@ impl Pending {
     }
 }
 
+/// Reads the configuration, unless that was done.
+///
+/// # Errors
+/// Fails where git does.
+pub fn get_or_read(config: &mut Option<Config>) -> Result<&Config> {
+    match config {
+        Some(config) => Ok(config),
+        none => Ok(none.insert(Pending::start()?.finish()?)),
+    }
+}
+
 /// Settings in the order in which git reads them; the last one of a name wins.
 #[derive(Debug, Default)]
 pub struct Config(Vec<(BString, Option<BString>)>);

@@ -22,7 +22,7 @@ use znippy::{
 
 use crate::{
     client::Client,
-    config::{Config, Pending},
+    config::{Config, get_or_read},
     install::strictness,
     options::Options,
     remote::Remote,
@@ -40,18 +40,18 @@ pub fn is_better(options: &Options, filter: Option<&Filter>, snapshot: &Snapshot
     Ok(options.is_cut() || filter.is_none() || client_is_partial() || head_is_unborn(snapshot)?)
 }
 
-/// Returns what a fetch leaves out, or `None` where a server had better look after that.
+/// Returns what a fetch leaves out, or `None` where a server had better look after that. The configuration is read where it matters.
 ///
 /// # Errors
 /// Fails where the configuration cannot be read or is malformed.
-pub fn own_filter(options: &Options) -> Result<Option<Filter>> {
+pub fn own_filter(options: &Options, config: &mut Option<Config>) -> Result<Option<Filter>> {
     let Some(spec) = &options.filter else {
         return Ok(Some(Filter::default()));
     };
     // What is wrong with it, the server tells.
     let parsed = Filter::parse(spec.as_bstr(), &mut |_| Err("sparse".into()));
     let Ok(filter) = parsed else { return Ok(None) };
-    let is_checked = strictness(&Pending::start()?.finish()?, &|_| true)?.is_some();
+    let is_checked = strictness(get_or_read(config)?, &|_| true)?.is_some();
     Ok((!is_checked).then_some(filter))
 }
 
@@ -77,25 +77,26 @@ pub fn serve(
     remote: &Remote,
     options: &Options,
     snapshot: &Snapshot,
+    config: &mut Option<Config>,
     input: &mut dyn Read,
     output: &mut dyn Write,
 ) -> Result<()> {
-    let config = Pending::start()?.finish()?;
+    let config = get_or_read(config)?;
     if remote.is_relative() {
-        match remote.is_being_cloned(&config) {
-            true => remote.make_absolute(&config)?,
-            false => remote.refuse_relative(&config)?,
+        match remote.is_being_cloned(config) {
+            true => remote.make_absolute(config)?,
+            false => remote.refuse_relative(config)?,
         }
     }
-    remote.check_identity(&config, &snapshot.uuid())?;
+    remote.check_identity(config, &snapshot.uuid())?;
     output.write_all(b"\n").map_err(|_| GitWentAway)?;
-    let mut remember = || remote.remember(&config, &snapshot.uuid(), options.voice);
+    let mut remember = || remote.remember(config, &snapshot.uuid(), options.voice);
     let served = upload::serve(
         snapshot,
         input,
         output,
         upload::Options {
-            version: version(&config),
+            version: version(config),
             // Who runs this can read the file.
             wants: Wants::Stored,
             before_pack: Some(&mut remember),

@@ -22,7 +22,7 @@ use crate::{
     catch_up::{self, sibling},
     cleanup::Guard,
     client::Client,
-    config::{self, Config},
+    config::{self, Config, get_or_read},
     connect,
     fetch::{Fetch, Fetched},
     listing::{self, Listing},
@@ -51,6 +51,7 @@ pub fn run(name: BString, address: Option<BString>) -> Result<()> {
         remote: Remote::find(name, address)?,
         options: Options::default(),
         opened: None,
+        config: None,
         filter: None,
         listed: None,
         keeps: Vec::new(),
@@ -70,6 +71,8 @@ struct Session<R, W> {
     options: Options,
     /// What was opened to answer `connect`, for what follows.
     opened: Option<Snapshot>,
+    /// What was read of the configuration to answer `connect`. A clone learns the object format of its repository only then.
+    config: Option<Config>,
     /// What a fetch leaves out, if `connect` was declined for a fetch that leaves something out.
     filter: Option<Filter>,
     /// What the last `list` read, for the batches that follow.
@@ -198,9 +201,17 @@ impl<R: BufRead, W: Write> Session<R, W> {
                 self.opened = self.remote.open(self.options.voice).ok();
             }
             if let Some(snapshot) = &self.opened {
-                let filter = connect::own_filter(&self.options)?;
+                let filter = connect::own_filter(&self.options, &mut self.config)?;
                 if connect::is_better(&self.options, filter.as_ref(), snapshot)? {
-                    connect::serve(&self.remote, &self.options, snapshot, &mut self.input, &mut self.output)?;
+                    let config = &mut self.config;
+                    connect::serve(
+                        &self.remote,
+                        &self.options,
+                        snapshot,
+                        config,
+                        &mut self.input,
+                        &mut self.output,
+                    )?;
                     return Ok(false);
                 }
                 self.filter = filter.filter(|_| self.options.filter.is_some());
@@ -263,9 +274,9 @@ impl<R: BufRead, W: Write> Session<R, W> {
 
     fn list(&mut self) -> Result<()> {
         if self.remote.is_relative() {
-            let config = config::Pending::start()?.finish()?;
-            if !self.remote.is_being_cloned(&config) {
-                self.remote.refuse_relative(&config)?;
+            let config = get_or_read(&mut self.config)?;
+            if !self.remote.is_being_cloned(config) {
+                self.remote.refuse_relative(config)?;
             }
         }
         let snapshot = match &self.opened {
@@ -342,7 +353,11 @@ impl<R: BufRead, W: Write> Session<R, W> {
     fn fetch(&mut self, batch: &[BString]) -> Result<()> {
         self.refuse_partial()?;
         let client = Client::from_environment()?;
-        let config = config::Pending::start()?;
+        let known = self.config.take().zip(client.glance());
+        let pending = match known {
+            Some(_) => None,
+            None => Some(config::Pending::start()?),
+        };
         let mut snapshot = match self.listed.as_ref().and_then(|listed| listed.snapshot.clone()) {
             Some(snapshot) => snapshot,
             None => self.remote.open(self.options.voice)?,
@@ -353,13 +368,20 @@ impl<R: BufRead, W: Write> Session<R, W> {
             false => client.tips()?,
         };
         drop(progress);
-        let config = config.finish()?;
+        let (config, format) = match (known, pending) {
+            (Some((config, (format, _))), _) => (config, format),
+            (None, pending) => {
+                let config = pending.map_or_else(config::Pending::start, Ok)?.finish()?;
+                let format = Client::object_format(&config)?;
+                (config, format)
+            }
+        };
         match self.options.cloning {
             true => self.remote.make_absolute(&config)?,
             false => self.remote.refuse_relative(&config)?,
         }
         self.remote.check_identity(&config, &snapshot.uuid())?;
-        self.check_format(snapshot.object_format(), Client::object_format(&config)?)?;
+        self.check_format(snapshot.object_format(), format)?;
         let mut attempts = 0;
         let Fetched { keep, connected } = loop {
             let fetch = Fetch {
@@ -470,14 +492,6 @@ const MAX_ATTEMPTS: usize = 3;
 /// Returns whether `error` says that what a pack builds on is gone.
 fn is_rewritten(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(Error::Rewritten { .. }))
-}
-
-/// Reads the configuration, unless that was done.
-fn get_or_read(config: &mut Option<Config>) -> Result<&Config> {
-    match config {
-        Some(config) => Ok(config),
-        none => Ok(none.insert(config::Pending::start()?.finish()?)),
-    }
 }
 
 impl<R, W> Session<R, W> {

@@ -101,6 +101,7 @@ fn a_new_partial_clone_is_indexed_by_git_only_for_checks() {
     };
     let traced = clone("clone -q --no-checkout --filter=blob:none");
     assert!(!traced.contains("index-pack"), "{traced}");
+    assert_eq!(traced.matches("git config --list").count(), 1, "{traced}");
     let promised = s.ok("copy", "cat .git/objects/pack/*.promisor");
     for line in s.ok("copy", "git ls-remote origin 'refs/heads/*'").text().lines() {
         assert!(promised.text().contains(&line.replace('\t', " ")), "{line}");
