@@ -238,8 +238,8 @@ impl Known {
                 Err(ReadError::Damaged(_)) => continue,
                 Err(error) => return Err(read_error(snapshot.path(), error)),
             };
-            let proven = proofs.into_iter().filter(|(_, proof)| *proof != Proof::None);
-            self.proven.extend(proven.map(|(txn, _)| txn));
+            let proven = proofs.into_iter().filter(|row| row.proof != Proof::None);
+            self.proven.extend(proven.map(|row| row.of));
             self.unsound.extend(findings);
         }
         Ok(())

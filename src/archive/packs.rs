@@ -1,7 +1,7 @@
 //! The packs of a snapshot and the way from an object id to its entry.
 
 use std::{
-    collections::{HashMap, hash_map::Entry},
+    collections::{HashMap, HashSet, hash_map::Entry},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -11,7 +11,7 @@ use super::{Snapshot, damage, open::read_error};
 use crate::{
     error::{Error, Result},
     format::{
-        batch::{Batch, PackSpan, ReadError},
+        batch::{Batch, PackSpan, ProofRow, ReadError},
         columns::Proof,
         object_index::{MIN_OBJECTS, ObjectIndex, encoded_len},
         recover::State,
@@ -265,24 +265,29 @@ impl Snapshot {
     /// Returns what is proven of each pack whose place is known, by rank: by its own row, or by an index row about it.
     pub fn proofs(&self) -> Result<Vec<Proof>> {
         let mut proofs = HashMap::new();
-        for block in &self.state().footer.blocks {
-            let read = Batch::load(self.medium(), *block, Snapshot::object_format(self))
-                .and_then(|batch| batch.proofs(self.medium()));
-            let rows = match read {
-                Ok(rows) => rows,
-                // What cannot be read proves nothing.
-                Err(ReadError::Damaged(_)) => continue,
-                Err(error) => return Err(read_error(self.path(), error)),
-            };
-            for (txn, proof) in rows.into_iter().filter(|(_, proof)| *proof != Proof::None) {
-                proofs.insert(txn, proof);
-            }
+        for row in self.proof_rows()?.into_iter().filter(|row| row.proof != Proof::None) {
+            proofs.insert(row.of, row.proof);
         }
         let spans = &self.packs_or_load()?.spans;
         Ok(spans
             .iter()
             .map(|span| proofs.get(&span.txn).copied().unwrap_or(Proof::None))
             .collect())
+    }
+
+    /// Returns what each row proves. Rows that cannot be read prove nothing.
+    fn proof_rows(&self) -> Result<Vec<ProofRow>> {
+        let mut all = vec![];
+        for block in &self.state().footer.blocks {
+            let read = Batch::load(self.medium(), *block, Snapshot::object_format(self))
+                .and_then(|batch| batch.proofs(self.medium()));
+            match read {
+                Ok(rows) => all.extend(rows),
+                Err(ReadError::Damaged(_)) => {}
+                Err(error) => return Err(read_error(self.path(), error)),
+            }
+        }
+        Ok(all)
     }
 
     /// Returns why some objects cannot be found though they may be there: damaged tables. Empty where all tables are readable.
@@ -357,6 +362,31 @@ impl PackStore for Snapshot {
 
     fn damaged_entries(&self) -> Result<Option<Arc<DamagedEntries>>> {
         Ok(self.packs_or_load()?.damaged.clone())
+    }
+
+    fn is_closed_before(&self, pack: PackRank) -> Result<bool> {
+        let packs = self.packs_or_load()?;
+        let Some(PackSpan { txn, .. }) = packs.spans.get(pack as usize) else {
+            return Ok(false);
+        };
+        if !self.is_closed() || packs.damaged.is_some() || !packs.lost.is_empty() {
+            return Ok(false);
+        }
+        // What was proven before the pack came can only lead to what was there before it. A proof that was made later says less,
+        // as does one that was taken back.
+        let (mut proven, mut doubted) = (HashSet::new(), HashSet::new());
+        for row in self.proof_rows()? {
+            match row.proof {
+                Proof::None if row.txn != row.of => drop(doubted.insert(row.of)),
+                Proof::None => {}
+                _ if row.txn < *txn => drop(proven.insert(row.of)),
+                _ => {}
+            }
+        }
+        let before = packs.spans.iter().take(pack as usize);
+        Ok(before
+            .clone()
+            .all(|span| span.txn < *txn && proven.contains(&span.txn) && !doubted.contains(&span.txn)))
     }
 
     fn commit_node(&self, id: &oid) -> Result<Option<CommitNode>> {

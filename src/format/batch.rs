@@ -44,6 +44,16 @@ impl From<String> for ReadError {
     }
 }
 
+/// What a row proves of a pack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProofRow {
+    /// The number of the row.
+    pub txn: u64,
+    /// The number of the row that has the pack: the same one, or the one that an index row is about.
+    pub of: u64,
+    pub proof: Proof,
+}
+
 /// A pack inside a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PackSpan {
@@ -177,21 +187,21 @@ impl Batch {
     }
 
     /// Reads for each row which transaction's pack it proves, and how far: its own, or the one that an index row covers.
-    pub fn proofs(&self, medium: &dyn Medium) -> Result<Vec<(u64, Proof)>, ReadError> {
+    pub fn proofs(&self, medium: &dyn Medium) -> Result<Vec<ProofRow>, ReadError> {
         let body = self.read_sections(medium, &[Sections::UpToRefs, Sections::BehindObjects])?;
         let batch = self.decode(body, &[column::TXN, column::PROOF, column::COVERS_FROM])?;
         let txns = batch.column(0).as_primitive::<UInt64Type>();
         let proofs = batch.column(1).as_string::<i32>();
         let covers = batch.column(2).as_primitive::<UInt64Type>();
-        let txn = |row| {
-            if covers.is_valid(row) {
-                covers.value(row)
-            } else {
-                txns.value(row)
-            }
-        };
-        let proof = |row| Proof::from_name(proofs.value(row)).unwrap_or(Proof::None);
-        Ok((0..batch.num_rows()).map(|row| (txn(row), proof(row))).collect())
+        let rows = (0..batch.num_rows()).map(|row| ProofRow {
+            txn: txns.value(row),
+            of: match covers.is_valid(row) {
+                true => covers.value(row),
+                false => txns.value(row),
+            },
+            proof: Proof::from_name(proofs.value(row)).unwrap_or(Proof::None),
+        });
+        Ok(rows.collect())
     }
 
     /// Reads every row whole, but for the bytes of its pack.

@@ -150,6 +150,14 @@ pub trait PackStore: Send + Sync {
     fn damaged_entries(&self) -> Result<Option<Arc<DamagedEntries>>> {
         Ok(None)
     }
+    /// Returns whether all that the packs before `pack` refer to is known to be in packs before it, so that nothing in them leads
+    /// to what only `pack` or later ones have. `false` says nothing.
+    ///
+    /// # Errors
+    /// Fails where that cannot be read.
+    fn is_closed_before(&self, _pack: PackRank) -> Result<bool> {
+        Ok(false)
+    }
     /// Returns a commit's place in the graph, where that is known without reading the commit. `None` says nothing of whether it
     /// is there.
     fn commit_node(&self, _id: &oid) -> Result<Option<CommitNode>> {

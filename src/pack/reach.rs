@@ -5,7 +5,7 @@ use std::collections::{BinaryHeap, HashSet};
 use gix_hash::{ObjectId, oid};
 
 use super::{
-    CommitNode, Kind,
+    CommitNode, Kind, PackRank,
     graph::{malformed, node, read_commit},
     object::ObjectReader,
     oid_table::OidTable,
@@ -21,6 +21,8 @@ pub struct Search<'a, 's> {
     wanted: HashSet<ObjectId>,
     /// Trees and tags that were looked at.
     seen: OidTable,
+    /// What is in a pack before this one leads to nothing that is wanted; `None` = not known yet.
+    first_pack: Option<PackRank>,
 }
 
 impl<'a, 's> Search<'a, 's> {
@@ -30,7 +32,27 @@ impl<'a, 's> Search<'a, 's> {
             reader,
             wanted,
             seen: OidTable::new(reader.store().object_format().len_in_bytes()),
+            first_pack: None,
         }
+    }
+
+    /// Returns whether the object may lead to one that is wanted, by the packs that they are in.
+    fn may_lead_there(&mut self, id: &oid) -> Result<bool> {
+        let first = match self.first_pack {
+            Some(first) => first,
+            None => *self.first_pack.insert(self.find_first_pack()?),
+        };
+        Ok(first == 0 || self.reader.find(id)?.is_none_or(|at| at.pack >= first))
+    }
+
+    /// Returns the first pack that has a wanted object, if what is before it is known to lead to nothing behind; else 0.
+    fn find_first_pack(&self) -> Result<PackRank> {
+        let mut first = PackRank::MAX;
+        for id in &self.wanted {
+            first = first.min(self.reader.find(id)?.map_or(0, |at| at.pack));
+        }
+        let is_known = first > 0 && self.reader.store().is_closed_before(first)?;
+        Ok(if is_known { first } else { 0 })
     }
 
     /// Strikes off what is known to be reached.
@@ -66,6 +88,7 @@ impl<'a, 's> Search<'a, 's> {
     /// Looks at everything that `tips` reach until nothing is left to be found: at the trees of the tips themselves, then at all
     /// commits, newest first.
     ///
+    /// What is in packs before all that have a wanted object is passed over, where these are known not to refer to later ones.
     /// Where no tree or blob is wanted, only commits are read, and where the store knows the graph none that cannot be above a
     /// wanted one.
     ///
@@ -91,6 +114,9 @@ impl<'a, 's> Search<'a, 's> {
             && let Some((_, number)) = queue.pop()
         {
             let id = met.id(number).to_owned();
+            if !self.may_lead_there(&id)? {
+                continue;
+            }
             let CommitNode {
                 parents, generation, ..
             } = node(self.reader, &id)?;
@@ -158,6 +184,9 @@ impl<'a, 's> Search<'a, 's> {
             self.wanted.remove(&id);
             if self.is_done() {
                 break;
+            }
+            if !self.may_lead_there(&id)? {
+                continue;
             }
             let object = self.reader.require(&id)?;
             let mut rest = &object.data[..];

@@ -23,6 +23,7 @@ mod options;
 mod partial;
 mod policies;
 mod progress;
+mod reach;
 mod receive;
 mod rules;
 mod served;
