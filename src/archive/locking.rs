@@ -6,8 +6,8 @@ use super::WritePolicy;
 use crate::{
     error::{Error, Result},
     media::{
-        Attempt, Disk, DiskFile, Holder, LockByte, LockFile, LockGuard, LockMode, LockReach, lock_path,
-        lock_with_timeout, read_lock_file, wait_for,
+        Attempt, Disk, DiskFile, Holder, LockByte, LockFile, LockGuard, LockMode, LockReach, break_path, lock_path,
+        lock_with_timeout, read_lock_file, remove_lock_file, wait_for,
     },
 };
 
@@ -182,20 +182,45 @@ pub fn take_maintenance_lock<'f>(
 /// [`Error::Locked`] where the holder is known to be alive on this machine, unless `by_force`.
 pub fn unlock(disk: &dyn Disk, path: &Path, by_force: bool) -> Result<Option<Unlocked>> {
     let lock_file = lock_path(path);
-    match disk.stat(&lock_file) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        other => other.map_err(Error::io(&lock_file, "stat"))?,
+    let broken = break_path(&lock_file);
+    let is_there = |file: &Path| match disk.stat(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        other => other.map(|_| true).map_err(Error::io(file, "stat")),
     };
-    let holder = read_lock_file(disk, &lock_file).map_err(Error::io(&lock_file, "read"))?;
-    if let Some(holder) = holder.as_ref().filter(|holder| !by_force && holder.is_alive()) {
-        return Err(Error::Locked {
-            path: path.into(),
-            holder: format!(" ({holder}, which is alive; --force removes its lock all the same)"),
-            waited_s: 0,
-        });
+    let read = |file: &Path| read_lock_file(disk, file).map_err(Error::io(file, "read"));
+    let locked = |holder: &Holder, what: &str| Error::Locked {
+        path: path.into(),
+        holder: format!(" ({holder}, which {what})"),
+        waited_s: 0,
+    };
+    let left = if is_there(&broken)? {
+        let breaker = read(&broken)?;
+        if let Some(breaker) = breaker.as_ref().filter(|breaker| !by_force && breaker.is_alive()) {
+            return Err(locked(
+                breaker,
+                "is about to remove the lock file; --force does not wait for it",
+            ));
+        }
+        match disk.remove(&broken) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(Error::io(&broken, "remove")(error)),
+            _ => Some(Unlocked { holder: breaker }),
+        }
+    } else {
+        None
+    };
+    if !is_there(&lock_file)? {
+        return Ok(left);
     }
-    disk.remove(&lock_file).map_err(Error::io(&lock_file, "remove"))?;
-    Ok(Some(Unlocked { holder }))
+    let holder = read(&lock_file)?;
+    if let Some(holder) = holder.as_ref().filter(|holder| !by_force && holder.is_alive()) {
+        return Err(locked(holder, "is alive; --force removes its lock all the same"));
+    }
+    match remove_lock_file(disk, &lock_file, holder.as_ref()) {
+        Ok(true) => Ok(Some(Unlocked { holder })),
+        // Somebody was faster, and may have made a new one.
+        Ok(false) => unlock(disk, path, by_force),
+        Err(error) => Err(Error::io(&lock_file, "remove")(error)),
+    }
 }
 
 /// A lock that was taken away.

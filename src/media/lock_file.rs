@@ -15,6 +15,11 @@
 //! It is created exclusively and removed by its owner. One that is left is never taken for dead by its age. It is removed where
 //! the process cannot be alive any more: same host, same boot, same name space of processes, and no process of that number. Else
 //! a person has to say so (`znippy unlock`).
+//!
+//! Two may find the same dead one at once, on a disk whose locks do nothing; the slower must not remove what the faster has made
+//! in its place. So a lock file is removed, by others than its owner, only by who has created `.NAME.lock.break`, exclusively too:
+//! what was judged then stays what it is until it is removed, because the dead remove nothing and nobody else may. Who dies in
+//! these few calls leaves both files, for `znippy unlock`.
 
 use std::{
     fmt, fs,
@@ -23,7 +28,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use super::{Disk, DiskFile, LockByte, read_vec};
+use super::{Disk, DiskFile, read_vec};
 
 const FIRST_LINE: &str = "znippy-lock 1";
 /// How often a lock file is tried to be created before somebody else is said to have it.
@@ -160,7 +165,7 @@ impl<'a> LockFile<'a> {
                 Err(error) => return Err(error),
             }
             match read(disk, &path)? {
-                Some(holder) if holder.is_dead() => remove(disk, &path, &holder)?,
+                Some(holder) if holder.is_dead() => drop(remove(disk, &path, Some(&holder))?),
                 holder => return Ok(Attempt::Held(holder)),
             }
         }
@@ -198,25 +203,35 @@ fn read_open(file: &dyn DiskFile) -> io::Result<Option<Holder>> {
     Ok(Holder::decode(&read_vec(file, 0, len)?))
 }
 
-/// Removes the lock file of `dead`. Several on this machine may be about to do that, and one may have made a new file already:
-/// the file is locked, so that what is removed is what was judged.
-fn remove(disk: &dyn Disk, path: &Path, dead: &Holder) -> io::Result<()> {
-    let file = match disk.open(path, true) {
+/// Returns the path of the file that says who is removing a lock file.
+pub fn break_path(lock_file: &Path) -> PathBuf {
+    let mut name = lock_file.file_name().unwrap_or_default().to_os_string();
+    name.push(".break");
+    lock_file.with_file_name(name)
+}
+
+/// Removes the lock file at `path`, if it still is that of `judged` and nobody else is at it. Returns whether it was removed.
+///
+/// # Errors
+/// Fails where the disk does.
+pub fn remove(disk: &dyn Disk, path: &Path, judged: Option<&Holder>) -> io::Result<bool> {
+    let break_path = break_path(path);
+    let file = match disk.create_new(&break_path) {
         Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(false),
         Err(error) => return Err(error),
     };
-    // Where the disk cannot lock a person has to do it.
-    if !file.try_lock(LockByte::Writer).unwrap_or(false) {
-        return Ok(());
-    }
-    let is_named = disk
-        .stat(path)
-        .is_ok_and(|named| file.stat().is_ok_and(|open| open.id == named.id));
-    if is_named && read_open(file.as_ref())?.as_ref() == Some(dead) {
-        disk.remove(path)?;
-    }
-    Ok(())
+    let judge = || {
+        file.write_all_at(0, Holder::this().encode().as_bytes())?;
+        let is_same = disk.stat(path).is_ok() && read(disk, path)?.as_ref() == judged;
+        if is_same {
+            disk.remove(path)?;
+        }
+        Ok(is_same)
+    };
+    let removed = judge();
+    disk.remove(&break_path)?;
+    removed
 }
 
 #[cfg(test)]
@@ -276,6 +291,100 @@ mod tests {
             assert_eq!(is_broken(), expected, "{text}");
             assert_eq!(lock_path(&archive).exists(), !expected);
         }
+    }
+
+    fn dead() -> Holder {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        Holder {
+            pid: child.id(),
+            ..Holder::this()
+        }
+    }
+
+    /// A disk on which another process does something before the call that is next.
+    struct Interleaved<'a> {
+        calls: std::sync::atomic::AtomicUsize,
+        at: usize,
+        act: &'a (dyn Fn() + Sync),
+    }
+
+    impl Interleaved<'_> {
+        fn call(&self) {
+            if self.calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == self.at {
+                (self.act)();
+            }
+        }
+    }
+
+    impl Disk for Interleaved<'_> {
+        fn open(&self, path: &Path, write: bool) -> io::Result<std::sync::Arc<dyn DiskFile>> {
+            self.call();
+            LocalDisk.open(path, write)
+        }
+        fn create_new(&self, path: &Path) -> io::Result<std::sync::Arc<dyn DiskFile>> {
+            self.call();
+            LocalDisk.create_new(path)
+        }
+        fn temporary(&self, path: &Path) -> io::Result<Box<dyn super::super::Temporary>> {
+            LocalDisk.temporary(path)
+        }
+        fn stat(&self, path: &Path) -> io::Result<super::super::Stat> {
+            self.call();
+            LocalDisk.stat(path)
+        }
+        fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+            LocalDisk.rename(from, to)
+        }
+        fn remove(&self, path: &Path) -> io::Result<()> {
+            self.call();
+            LocalDisk.remove(path)
+        }
+        fn sync_directory(&self, directory: &Path) -> io::Result<()> {
+            LocalDisk.sync_directory(directory)
+        }
+    }
+
+    /// R25: two that find the same dead lock file at the same moment: one of them has the lock at the end, whatever the order.
+    /// Locks of the disk play no part in it.
+    #[test]
+    fn r25_two_that_break_the_same_dead_lock() {
+        for at in 0.. {
+            let (_directory, archive) = fixture();
+            fs::write(lock_path(&archive), dead().encode()).unwrap();
+            let other = std::sync::Mutex::new(None);
+            let act = || *other.lock().unwrap() = Some(LockFile::try_create(&LocalDisk, &archive).unwrap());
+            let disk = Interleaved {
+                calls: 0.into(),
+                at,
+                act: &act,
+            };
+            let this = LockFile::try_create(&disk, &archive).unwrap();
+            let was_reached = disk.calls.load(std::sync::atomic::Ordering::Relaxed) > at;
+            let other = other.lock().unwrap().take();
+            let locks: Vec<_> = [Some(this), other].into_iter().flatten().collect();
+            let held = locks.iter().filter(|attempt| matches!(attempt, Attempt::Locked(_)));
+            assert_eq!(held.count(), 1, "the other came before call {at}");
+            assert!(lock_path(&archive).exists(), "the other came before call {at}");
+            assert!(!break_path(&lock_path(&archive)).exists());
+            drop(locks);
+            assert!(!lock_path(&archive).exists());
+            if !was_reached {
+                assert!(at > 5);
+                break;
+            }
+        }
+    }
+
+    /// R25: who dies while it breaks a lock leaves it to a person.
+    #[test]
+    fn r25_a_breaker_that_died_is_in_the_way() {
+        let (_directory, archive) = fixture();
+        fs::write(lock_path(&archive), dead().encode()).unwrap();
+        fs::write(break_path(&lock_path(&archive)), dead().encode()).unwrap();
+        let attempt = LockFile::try_create(&LocalDisk, &archive).unwrap();
+        assert!(matches!(attempt, Attempt::Held(Some(holder)) if holder.is_dead()));
+        assert!(lock_path(&archive).exists());
     }
 
     #[test]

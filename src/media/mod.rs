@@ -24,7 +24,9 @@ pub use disk::{Disk, DiskFile, FileKind, Stat, Temporary};
 pub use file::FileMedium;
 pub use local::LocalDisk;
 pub use lock::{LockByte, LockGuard, LockMode, lock_with_timeout, wait_for};
-pub use lock_file::{Attempt, Holder, LockFile, lock_path, read as read_lock_file};
+pub use lock_file::{
+    Attempt, Holder, LockFile, break_path, lock_path, read as read_lock_file, remove as remove_lock_file,
+};
 pub use mem::MemMedium;
 pub use mounts::unmounted_ancestor;
 pub use prefetch::Prefetched;

@@ -70,25 +70,41 @@ fn r25_locks_that_are_refused_or_do_nothing() {
     );
 }
 
-/// R25: a lock file whose process is gone goes by itself where the disk can lock; else it takes `znippy unlock`.
+/// R25: a lock file whose process is known to be gone goes by itself, whatever the disk makes of locks; one of another machine,
+/// and what is left of somebody who died while removing one, takes `znippy unlock`.
 #[test]
 fn r25_a_lock_file_that_was_left() {
     let Some(stage) = Stage::new("r25_a_lock_file_that_was_left") else {
         return;
     };
     check("push", &stage.push("net"), None);
-    let leave = "pid=$(sh -c 'echo $$') && printf 'znippy-lock 1\\nuser 0\\nhost %s\\nboot %s\\npids %s\\npid %s\\nsince 1\\n' \
-                 $(uname -n) $(cat /proc/sys/kernel/random/boot_id) $(readlink /proc/self/ns/pid) $pid > back/.app.znippy.lock";
-    stage.s.ok("", leave);
-    check("push", &stage.push("net"), None);
-    stage.behave(Manners {
-        locks: Locks::Refused(libc::ENOLCK),
-        ..Manners::default()
-    });
-    stage.s.ok("", leave);
-    check("push", &stage.push("net"), Some("znippy unlock"));
-    check("unlock", &stage.znippy("unlock net/app"), None);
-    check("push", &stage.push("net"), None);
+    let leave = |host: &str, name: &str| {
+        stage.s.ok(
+            "",
+            &format!(
+                "pid=$(sh -c 'echo $$') && printf 'znippy-lock 1\\nuser 0\\nhost %s\\nboot %s\\npids %s\\npid %s\\nsince 1\\n' \
+                 {host} $(cat /proc/sys/kernel/random/boot_id) $(readlink /proc/self/ns/pid) $pid > back/.app.znippy.{name}"
+            ),
+        );
+    };
+    for locks in [Locks::Kept, Locks::Ignored, Locks::Refused(libc::ENOLCK)] {
+        stage.behave(Manners {
+            locks,
+            ..Manners::default()
+        });
+        leave("$(uname -n)", "lock");
+        check("push", &stage.push("net"), None);
+        leave("elsewhere", "lock");
+        check("push", &stage.push("net"), Some("znippy unlock"));
+        check("unlock", &stage.znippy("unlock net/app"), None);
+        check("push", &stage.push("net"), None);
+        leave("$(uname -n)", "lock");
+        leave("$(uname -n)", "lock.break");
+        check("push", &stage.push("net"), Some("znippy unlock"));
+        check("unlock", &stage.znippy("unlock net/app"), None);
+        assert_eq!(stage.s.ok("", "ls -A back").text(), "app.znippy");
+        check("push", &stage.push("net"), None);
+    }
     stage.settle();
 }
 
