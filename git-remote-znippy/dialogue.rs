@@ -302,7 +302,8 @@ impl<R: BufRead, W: Write> Session<R, W> {
         }
         let snapshot = match self.remote.open(self.options.voice) {
             Ok(snapshot) => Some(snapshot),
-            Err(Error::NotFound { .. } | Error::MissingParent { .. }) => None,
+            // Who pushes waits for one that is being created.
+            Err(Error::NotFound { .. } | Error::MissingParent { .. } | Error::BeingCreated { .. }) => None,
             Err(error) => return Err(error.into()),
         };
         // Most pushes of a script have no news. For the listing alone no process is started, if a glance shows that nothing

@@ -21,6 +21,13 @@ pub enum Error {
     /// The path is a directory.
     #[error("{path}: is a directory, not a znippy archive", path = .path.display())]
     IsDirectory { path: PathBuf },
+    /// What is at the path is the place of an archive that somebody is about to create, on a disk that has no other way to do that.
+    #[error("{path}: {what}; where nobody is creating it any more, remove the file", path = .path.display(), what = describe_creation(.holder))]
+    BeingCreated {
+        path: PathBuf,
+        /// Who is doing that, where the file says so.
+        holder: Option<String>,
+    },
     /// Creation found a file that is already there.
     #[error("{path}: exists already", path = .path.display())]
     AlreadyExists { path: PathBuf },
@@ -123,6 +130,13 @@ pub enum Error {
         action: &'static str,
         source: io::Error,
     },
+}
+
+fn describe_creation(holder: &Option<String>) -> String {
+    match holder {
+        Some(holder) => format!("is being created by {holder}"),
+        None => "is empty, as a file is for a moment in which an archive is created".into(),
+    }
 }
 
 fn describe_links(links: u64, is_mounted: bool) -> String {

@@ -1,11 +1,14 @@
 //! Creating an archive: head and first commit in a file without a name, synced, then linked into place.
 //!
 //! What a crash leaves behind: before the link nothing (a nameless file vanishes with its process; where the disk has none, a
-//! hidden temporary file that no one takes for an archive); after it, the whole archive.
+//! hidden temporary file that no one takes for an archive); after it, the whole archive. Where the disk has neither links nor
+//! renames that do not replace, the name is first taken by a file that says who is doing that: a crash may leave it, and the next
+//! first push on the same machine removes it once it sees that the process is gone.
 
 use std::{
     io,
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
 use bstr::BStr;
@@ -17,6 +20,7 @@ use super::{
     commit::commit,
     durability::Fast,
     incoming::Incoming,
+    open::creator,
     prepare::{Addition, prepare},
 };
 use crate::{
@@ -29,7 +33,7 @@ use crate::{
         recover::State,
         slot::Slot,
     },
-    media::{Disk, FileKind, unmounted_ancestor},
+    media::{Disk, FileKind, remove_lock_file, unmounted_ancestor, wait_for},
     pack::{EntryTable, Kind as ObjectKind, object::ObjectReader},
     refs::{
         EditResult, Expected, RefEdit, Target,
@@ -73,10 +77,64 @@ pub fn create_with(
     mut transaction: Transaction,
     mut policy: WritePolicy<'_>,
 ) -> Result<Outcome> {
-    match try_create(path, format, &mut transaction, &mut policy)? {
-        Created::Yes(outcome) => Ok(outcome),
-        Created::Exists => commit(path, transaction, policy),
+    loop {
+        match try_create(path, format, &mut transaction, &mut policy)? {
+            Created::Yes(outcome) => return Ok(outcome),
+            Created::Exists if await_creator(path, &mut policy)? => return commit(path, transaction, policy),
+            // Who was about to create it did not.
+            Created::Exists => {}
+        }
     }
+}
+
+/// An empty file says no more about who is creating it than that nobody has got further: for no longer than this.
+const PATIENCE_WITH_EMPTY: Duration = Duration::from_secs(2);
+
+/// R14: waits while a file only takes the place of an archive that somebody is about to create. Returns whether an archive is
+/// there then. The file of a process that is known to be gone is removed.
+///
+/// # Errors
+/// [`Error::BeingCreated`] after the policy's timeout.
+fn await_creator(path: &Path, policy: &mut WritePolicy<'_>) -> Result<bool> {
+    let disk = policy.disk;
+    let started = Instant::now();
+    let mut last = None;
+    let look = || -> io::Result<Option<bool>> {
+        let found = disk
+            .open(path, false)
+            .and_then(|file| creator(file.as_ref(), file.len()?));
+        match found {
+            Ok(None) => return Ok(Some(true)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Some(false)),
+            // It was replaced just now.
+            Err(error) if error.kind() == io::ErrorKind::StaleNetworkFileHandle => return Ok(None),
+            // For whoever writes to it.
+            Err(_) => return Ok(Some(true)),
+            Ok(Some(holder)) => last = holder,
+        }
+        match &last {
+            Some(holder) if holder.is_dead() => drop(remove_lock_file(disk, path, Some(holder))?),
+            None if started.elapsed() >= PATIENCE_WITH_EMPTY => return Err(io::ErrorKind::TimedOut.into()),
+            _ => {}
+        }
+        Ok(None)
+    };
+    let tell = |waited: Duration, _| {
+        if let Some(on_wait) = &mut policy.on_wait {
+            let (waited, path) = (waited.as_secs(), path.display());
+            on_wait(&format!(
+                "waiting {waited} s for the creation of {path} by another writer"
+            ));
+        }
+    };
+    let waited = wait_for(|| Ok(0), policy.timeout, look, tell);
+    waited.map_err(|error| match error.kind() {
+        io::ErrorKind::TimedOut => Error::BeingCreated {
+            path: path.into(),
+            holder: last.map(|holder| holder.to_string()),
+        },
+        _ => Error::io(path, "take the place of")(error),
+    })
 }
 
 enum Created {

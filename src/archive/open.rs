@@ -22,7 +22,7 @@ use crate::{
         recover::{Check, Recovered, Scrutiny, State, Tail, check_commit, recover},
         slot::Slot,
     },
-    media::{Disk, DiskFile, FileKind, LocalDisk, LockByte, Medium, Stat},
+    media::{Disk, DiskFile, FileKind, Holder, LocalDisk, LockByte, Medium, Stat},
     policy::Policy,
     refs::{
         Ref, Target, inline,
@@ -428,10 +428,11 @@ pub(crate) fn read_head_bytes(medium: &dyn Medium, path: &Path, len: u64) -> Res
         path: path.into(),
         why: why.into(),
     };
-    if len == 0 {
-        return Err(not_an_archive(
-            "the file is empty; where nobody is creating it now, remove it",
-        ));
+    if let Some(creator) = creator(medium, len).map_err(Error::io(path, "read"))? {
+        return Err(Error::BeingCreated {
+            path: path.into(),
+            holder: creator.map(|holder| holder.to_string()),
+        });
     }
     let mut attempt = 0;
     loop {
@@ -466,6 +467,16 @@ pub(crate) fn read_head_bytes(medium: &dyn Medium, path: &Path, len: u64) -> Res
             return Ok((bytes, head));
         }
     }
+}
+
+/// R14: returns who is about to create the archive, where a file of `len` bytes only takes its place. Of an empty one that is not
+/// known.
+pub(crate) fn creator(medium: &dyn Medium, len: u64) -> io::Result<Option<Option<Holder>>> {
+    Ok(match len {
+        0 => Some(None),
+        1..HEAD_LEN => Holder::decode(&crate::media::read_vec(medium, 0, len as usize)?).map(Some),
+        _ => None,
+    })
 }
 
 /// Returns whether a whole commit lies where the first one must: an archive then, whatever became of its head.

@@ -90,6 +90,7 @@ fn library(error: &Error) -> Exit {
         | Error::MissingParent { .. }
         | Error::IsDirectory { .. }
         | Error::AlreadyExists { .. }
+        | Error::BeingCreated { .. }
         | Error::NotAnArchive { .. }
         | Error::UnsupportedVersion { .. }
         | Error::UnsupportedObjectFormat { .. } => Exit::NoArchive,

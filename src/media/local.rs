@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io,
+    io::{self, Write},
     os::{
         fd::{AsFd, AsRawFd},
         unix::fs::{OpenOptionsExt, PermissionsExt},
@@ -14,7 +14,8 @@ use std::{
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
 use super::{
-    Disk, DiskFile, FileMedium, LockByte, LockReach, Stat, Temporary, attributes, look, mounts, reach, residence,
+    Disk, DiskFile, FileMedium, Holder, LockByte, LockReach, Stat, Temporary, attributes, look, mounts, reach,
+    residence,
     sys::{self, OfdLock},
 };
 
@@ -149,14 +150,17 @@ impl Temporary for LocalTemporary {
     }
 }
 
-/// Renames where the disk has neither links nor renames that do not replace: the name is taken by creating an empty file, which
-/// is the one that is replaced.
+/// Renames where the disk has neither links nor renames that do not replace: the name is taken by creating a file, which is the
+/// one that is replaced. It says who is doing that, in the lines of a lock file, for those who meet it.
 fn replace_own(from: tempfile::TempPath, to: &Path) -> io::Result<()> {
-    OpenOptions::new().write(true).create_new(true).open(to)?;
-    from.persist(to).map_err(|error| {
-        // Nobody takes an empty file for an archive.
+    let mut own = OpenOptions::new().write(true).create_new(true).open(to)?;
+    let told = own.write_all(Holder::this().encode().as_bytes());
+    // Some disks do not rename over an open file.
+    drop(own);
+    let placed = told.and_then(|()| from.persist(to).map_err(|error| error.error));
+    placed.inspect_err(|_| {
+        // Nobody takes it for an archive.
         let _ = fs::remove_file(to);
-        error.error
     })
 }
 

@@ -73,7 +73,8 @@ impl Holder {
         }
     }
 
-    fn encode(&self) -> String {
+    /// Returns the lines that a file of this holder has.
+    pub(super) fn encode(&self) -> String {
         let Holder {
             user,
             host,
@@ -85,7 +86,8 @@ impl Holder {
         format!("{FIRST_LINE}\nuser {user}\nhost {host}\nboot {boot}\npids {pids}\npid {pid}\nsince {since}\n")
     }
 
-    fn decode(bytes: &[u8]) -> Option<Holder> {
+    /// Parses what a file of a holder has; `None` where it is something else, or not all of it.
+    pub fn decode(bytes: &[u8]) -> Option<Holder> {
         let text = std::str::from_utf8(bytes).ok()?.strip_suffix('\n')?;
         let mut lines = text.lines();
         if lines.next() != Some(FIRST_LINE) {

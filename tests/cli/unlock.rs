@@ -60,7 +60,7 @@ fn r25_unlock_is_for_what_nobody_else_removes() {
     s.ok("work", "git push -q \"znippy::$A/app\" main");
     // Somebody who is alive, and then dead, on this one.
     let line = "host=$(uname -n); boot=$(cat /proc/sys/kernel/random/boot_id); pids=$(readlink /proc/self/ns/pid)
-                sleep 60 & echo $! >pid
+                sleep 60 >/dev/null 2>&1 & echo $! >pid
                 printf 'znippy-lock 1\\nuser 0\\nhost %s\\nboot %s\\npids %s\\npid %s\\nsince 1\\n' $host $boot $pids $! >.app.znippy.lock";
     s.ok("", line);
     let ran = s.fails("", "znippy unlock app");

@@ -42,6 +42,7 @@ pub enum Cached {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Call {
     Create,
+    Rename,
     Read,
     Write,
     Sync,

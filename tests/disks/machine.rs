@@ -213,6 +213,7 @@ impl Machine {
                 return Err(errno(libc::EEXIST));
             }
         }
+        self.disk.called(Call::Rename)?;
         if self.is_open(to) {
             refuse(manners.rename_over_open)?;
         }

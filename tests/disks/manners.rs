@@ -1,6 +1,10 @@
 //! Each way to misbehave, and what comes of it.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    thread,
+};
 
 use crate::{
     disk::{Cached, Call, Event, Locks, Manners},
@@ -164,6 +168,62 @@ fn r14_two_first_pushes_where_nothing_is_exclusive_but_creation() {
         stage.s.ok("", "rm back/*");
         stage.forget();
     }
+}
+
+/// R14: a first push that meets the file by which another one has taken the name waits for that one, and pushes into its archive.
+/// It goes on without it where that process is known to be gone, and says what to do where it cannot know.
+#[test]
+fn r14_a_first_push_while_another_one_takes_the_name() {
+    let Some(stage) = Stage::new("r14_a_first_push_while_another_one_takes_the_name") else {
+        return;
+    };
+    let behave = || {
+        stage.behave(Manners {
+            link: Some(libc::EPERM),
+            exclusive_rename: Some(libc::EINVAL),
+            ..Manners::default()
+        })
+    };
+    behave();
+    stage.s.ok("", "git config --global znippy.lockTimeout 60");
+    // Of the other machine, which starts when the name is taken, and is met reading what took it.
+    let (push, code) = stage.push_elsewhere("far");
+    let (disk, running) = (stage.disk.clone(), Arc::new(Mutex::new(None)));
+    let handle = running.clone();
+    let start = move || {
+        let before = disk.count(Call::Read);
+        let push = thread::spawn(push);
+        while disk.count(Call::Read) < before + 2 && !push.is_finished() {
+            thread::yield_now();
+        }
+        assert!(!push.is_finished(), "it did not wait");
+        *handle.lock().unwrap() = Some(push);
+    };
+    stage.disk.at(Call::Rename, 1, Event::Meanwhile(Box::new(start)));
+    check("push", &stage.push("net"), None);
+    let push = running.lock().unwrap().take().expect("the name was taken");
+    push.join().unwrap();
+    assert_eq!(*code.lock().unwrap(), Some(0));
+    stage.settle();
+
+    stage.s.ok("", "git config --global znippy.lockTimeout 1");
+    for (host, why) in [("$(uname -n)", None), ("elsewhere", Some("remove the file"))] {
+        stage.s.ok("", "rm back/*");
+        stage.forget();
+        behave();
+        let line = format!(
+            "pid=$(sh -c 'echo $$') && printf 'znippy-lock 1\\nuser 0\\nhost %s\\nboot %s\\npids %s\\npid %s\\nsince 1\\n' \
+             {host} $(cat /proc/sys/kernel/random/boot_id) $(readlink /proc/self/ns/pid) $pid > back/app.znippy"
+        );
+        stage.s.ok("", &line);
+        check("clone", &stage.clone("net"), Some("is being created by process"));
+        check("push", &stage.push("net"), why);
+    }
+    stage.s.ok("", ": > back/app.znippy");
+    check("push", &stage.push("net"), Some("remove the file"));
+    stage.s.ok("", "rm back/app.znippy");
+    check("push", &stage.push("net"), None);
+    stage.settle();
 }
 
 /// R26: less than was asked for is no error, and no end of the file.
