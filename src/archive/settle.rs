@@ -34,8 +34,9 @@ pub fn write_slot(file: &dyn DiskFile, slot: &Slot) -> io::Result<[u8; SLOT_LEN]
 }
 
 /// R25: reads the commit's header back where another machine may have written at the same time, because a lock there said yes
-/// and did nothing.
+/// and did nothing. What this machine remembers of it is forgotten first: it would only see what it wrote.
 pub fn check_own_header(path: &Path, file: &dyn DiskFile, commit: &EncodedCommit) -> Result<()> {
+    file.forget(commit.at, commit.metadata.len() as u64);
     let read = read_vec(file, commit.at, commit.metadata.len());
     // It was stored, and may be another's by now.
     let found = read.map_err(|source| Error::DurabilityUnknown {

@@ -57,6 +57,9 @@ pub trait DiskFile: Medium {
     fn lock_reach(&self) -> io::Result<LockReach> {
         Ok(LockReach::Machine)
     }
+    /// Makes the system forget what it has in memory of a range whose bytes were synced, so that the next read asks the disk. A
+    /// hint: where it is not taken, what is read may be what this machine wrote.
+    fn forget(&self, _offset: u64, _len: u64) {}
     /// Returns when bytes, length and mode survive a power loss.
     fn sync_all(&self) -> io::Result<()>;
 }

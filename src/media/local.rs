@@ -3,6 +3,7 @@
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Write},
+    num::NonZeroU64,
     os::{
         fd::{AsFd, AsRawFd},
         unix::fs::{OpenOptionsExt, PermissionsExt},
@@ -11,7 +12,7 @@ use std::{
     sync::Arc,
 };
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::fs::{Advice, AtFlags, CWD, Mode, OFlags};
 
 use super::{
     Disk, DiskFile, FileMedium, Holder, LockByte, LockReach, Stat, Temporary, attributes, look, mounts, reach,
@@ -45,6 +46,13 @@ impl DiskFile for FileMedium {
     }
     fn lock_reach(&self) -> io::Result<LockReach> {
         reach::of(self.file())
+    }
+    fn forget(&self, offset: u64, len: u64) {
+        // Only whole pages are forgotten; no machine has larger ones.
+        const PAGES: u64 = 64 << 10;
+        let start = offset - offset % PAGES;
+        let len = (offset + len).next_multiple_of(PAGES) - start;
+        let _ = rustix::fs::fadvise(self.file(), start, NonZeroU64::new(len), Advice::DontNeed);
     }
     fn sync_all(&self) -> io::Result<()> {
         self.file().sync_all()

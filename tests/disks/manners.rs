@@ -2,6 +2,8 @@
 
 use std::{
     collections::BTreeMap,
+    fs,
+    os::unix::fs::FileExt,
     sync::{Arc, Mutex},
     thread,
 };
@@ -109,6 +111,40 @@ fn r25_a_lock_file_that_was_left() {
         assert_eq!(stage.s.ok("", "ls -A back").text(), "app.znippy");
         check("push", &stage.push("net"), None);
     }
+    stage.settle();
+}
+
+/// R25: where another machine wrote to the same place, because the lock did nothing, a writer sees that before its slot, whatever its
+/// own cache holds.
+#[test]
+fn r25_the_own_header_is_read_from_the_disk() {
+    let Some(stage) = Stage::new("r25_the_own_header_is_read_from_the_disk") else {
+        return;
+    };
+    stage.s.ok("", "git config --global znippy.lock local");
+    check("push", &stage.push("net"), None);
+    let archive = stage.s.path("back/app.znippy");
+    for cached in [Cached::Never, Cached::UntilOpened, Cached::Always] {
+        stage.behave(Manners {
+            locks: Locks::Ignored,
+            cached,
+            ..Manners::default()
+        });
+        let other = archive.clone();
+        let at = fs::metadata(&archive).unwrap().len();
+        let write = move || {
+            let file = fs::OpenOptions::new().write(true).open(other).unwrap();
+            file.write_all_at(&[b'x'; 100], at + 16).unwrap();
+        };
+        // The first sync is that of the place, the second that of the commit.
+        stage.disk.at(Call::Sync, 2, Event::Meanwhile(Box::new(write)));
+        check("push", &stage.push("net"), Some("at the same time"));
+        stage.s.ok("", "rm back/*");
+        stage.forget();
+        stage.behave(Manners::default());
+        check("push", &stage.push("net"), None);
+    }
+    stage.s.ok("", "git config --global znippy.lock file");
     stage.settle();
 }
 
