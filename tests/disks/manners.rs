@@ -384,6 +384,42 @@ fn r26_a_stale_handle() {
     stage.settle();
 }
 
+/// R26: where another machine's gc takes the file away at any moment of a clone or fetch, also when much of the pack has been
+/// copied, it begins again by the path, and the user need not.
+#[test]
+fn r26_a_clone_begins_again_after_a_gc() {
+    let Some(stage) = Stage::new("r26_a_clone_begins_again_after_a_gc") else {
+        return;
+    };
+    let large = "head -c 3000000 /dev/urandom >large && git add large";
+    stage.s.ok("work", large);
+    check("push", &stage.push("net"), None);
+    let manners = Manners {
+        stale: true,
+        at_most: Some(64 << 10),
+        ..Manners::default()
+    };
+    let steps: [(&str, Step<'_>); 2] = [
+        ("clone", Box::new(|| stage.clone("net"))),
+        ("fetch", Box::new(|| stage.fetch("net"))),
+    ];
+    for (name, step) in steps {
+        stage.behave(manners.clone());
+        let before = stage.disk.count(Call::Read);
+        check(name, &step(), None);
+        let reads = stage.disk.count(Call::Read) - before;
+        assert!(reads > 30, "{reads} reads are too few to copy so much");
+        for nth in places(reads) {
+            stage.behave(manners.clone());
+            let (gc, code) = stage.elsewhere("znippy gc --force --expire now back/app");
+            stage.disk.at(Call::Read, nth, Event::Meanwhile(gc));
+            check(&format!("{name}, gc at read {nth} of {reads}"), &step(), None);
+            assert!(matches!(*code.lock().unwrap(), Some(0) | None));
+        }
+    }
+    stage.settle();
+}
+
 /// R7, R26: a read, write or sync fails, once.
 #[test]
 fn r26_one_error() {

@@ -10,5 +10,6 @@ mod common;
 mod inject;
 mod injected;
 mod loopback;
+mod maps;
 mod owners;
 mod stopped;

@@ -4,10 +4,14 @@ use std::{cell::Cell, path::Path};
 
 use znippy::{
     archive::{self, Expire, GcOptions, GcProgress, GcReport, Snapshot, WritePolicy},
+    media::LockMode,
     pack::{PackStore, object::ObjectReader},
 };
 
-use crate::packs::{blob, commit, delete, id_of, pack, set, tree};
+use crate::{
+    disk::OddDisk,
+    packs::{blob, commit, delete, id_of, pack, set, tree},
+};
 
 fn fixture() -> (tempfile::TempDir, std::path::PathBuf) {
     let directory = tempfile::tempdir().unwrap();
@@ -44,7 +48,7 @@ fn verified(path: &Path) {
 }
 
 #[test]
-fn r16_pushes_are_carried_over() {
+fn r6_r16_pushes_are_carried_over_and_merged_meanwhile() {
     let (_directory, path) = fixture();
     let report = gc_while(&path, Expire::Never, || {
         for n in 0..100 {
@@ -73,6 +77,77 @@ fn r16_pushes_are_carried_over() {
     commit(&path, vec![], vec![delete("refs/x/again")]).unwrap();
     let edits = Snapshot::open(&path).unwrap().edits().unwrap();
     assert!(edits.last().unwrap().txn > *txns.last().unwrap());
+}
+
+/// Proves what is not proven, and runs `work` once when the first pack is being read.
+fn catch_up_while(path: &Path, policy: &mut WritePolicy<'_>, work: impl Fn()) -> archive::CaughtUp {
+    let done = Cell::new(false);
+    let mut progress = |_, _| {
+        if !done.replace(true) {
+            work();
+        }
+    };
+    let caught_up = archive::catch_up(path, false, policy, &mut progress).unwrap();
+    assert!(done.get(), "nothing was read");
+    caught_up.expect("no other run")
+}
+
+/// R6: what is proven of a pack while others are pushed, and the batch that it is in is merged with theirs, still is about that
+/// pack: the row names it by its transaction, and the list of batches is made from the newest footer.
+#[test]
+fn r6_catch_up_beside_pushes_that_merge() {
+    let (_directory, path) = fixture();
+    let caught_up = catch_up_while(&path, &mut WritePolicy::default(), || {
+        for n in 0..140 {
+            let object = blob(&format!("new {n}"));
+            let id = id_of(&object);
+            commit(&path, vec![pack(&[object])], vec![set(&format!("refs/x/n/{n}"), id)]).unwrap();
+        }
+    });
+    assert_eq!((caught_up.proven, caught_up.unsound.len()), (1, 0));
+    let snapshot = Snapshot::open(&path).unwrap();
+    assert_eq!(snapshot.info().unwrap().unproven_packs, 140);
+    assert_eq!(snapshot.refs().unwrap().len(), 1 + 2 + 140);
+    verified(&path);
+    let caught_up = catch_up_while(&path, &mut WritePolicy::default(), || ());
+    assert_eq!((caught_up.proven, caught_up.unsound.len()), (140, 0));
+    assert!(Snapshot::open(&path).unwrap().is_closed());
+    verified(&path);
+}
+
+/// R6: where a gc was faster the rows that a catch-up is about are gone, and it has nothing to say. The two meet only where the
+/// disk cannot keep them apart.
+#[test]
+fn r6_catch_up_beside_a_gc() {
+    let (_directory, path) = fixture();
+    commit(
+        &path,
+        vec![pack(&[blob("c")])],
+        vec![set("refs/x/c", id_of(&blob("c")))],
+    )
+    .unwrap();
+    let disk = OddDisk {
+        locks_lie: true,
+        ..OddDisk::default()
+    };
+    let policy = || WritePolicy {
+        disk: &disk,
+        lock: LockMode::File,
+        ..WritePolicy::default()
+    };
+    catch_up_while(&path, &mut policy(), || {
+        let options = GcOptions {
+            force: true,
+            ..GcOptions::default()
+        };
+        archive::gc(&path, options, &mut policy()).unwrap();
+    });
+    let snapshot = Snapshot::open(&path).unwrap();
+    assert_eq!((snapshot.generation(), snapshot.packs()), (2, 1));
+    // A gc proves what it copies, and writes two commits: no row of the catch-up came behind them.
+    assert_eq!((snapshot.is_closed(), snapshot.sequence()), (true, 2));
+    assert_eq!(snapshot.refs().unwrap().len(), 1 + 3);
+    verified(&path);
 }
 
 /// R9: a push that relies on an object that is just being pruned is not lost, and does not become a hole.

@@ -99,7 +99,7 @@ fn deleting_what_does_not_exist_fails_and_changes_nothing() {
 }
 
 #[test]
-fn a_name_may_become_a_directory_of_names_in_one_push() {
+fn r10_a_name_may_become_a_directory_of_names_in_one_push() {
     parity(
         "$ git init -q work
          work$ commit one
@@ -115,7 +115,7 @@ fn a_name_may_become_a_directory_of_names_in_one_push() {
 }
 
 #[test]
-fn a_name_below_a_name_is_refused() {
+fn r10_a_name_below_a_name_is_refused() {
     parity(
         "$ git init -q work
          work$ commit one
@@ -153,7 +153,7 @@ fn an_unknown_source_is_an_error_before_anything_happens() {
 }
 
 #[test]
-fn a_branch_may_only_point_at_a_commit() {
+fn r10_a_branch_may_only_point_at_a_commit() {
     parity(
         "$ git init -q work
          work$ commit one

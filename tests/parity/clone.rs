@@ -96,7 +96,7 @@ fn a_clone_after_many_pushes() {
 }
 
 #[test]
-fn a_clone_after_deletions_and_rewinds() {
+fn r22_a_clone_after_deletions_and_rewinds() {
     parity(
         "$ git init -q work
          work$ commit one two

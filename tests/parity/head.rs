@@ -78,7 +78,7 @@ fn without_the_current_branch_it_is_the_usual_name_or_the_only_one() {
 }
 
 #[test]
-fn deleting_the_branch_of_head_moves_head() {
+fn r10_deleting_the_branch_of_head_moves_head() {
     if subject_is_file() {
         return;
     }
@@ -115,7 +115,7 @@ fn a_renamed_default_branch_is_followed_by_a_mirror_push() {
 }
 
 #[test]
-fn deleting_every_branch_leaves_head_unborn() {
+fn r10_deleting_every_branch_leaves_head_unborn() {
     // Exit code 0: a nightly mirror must not stop over it.
     if subject_is_file() {
         return;

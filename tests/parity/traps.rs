@@ -251,6 +251,58 @@ fn r13_a_read_only_client_can_push() {
 }
 
 #[test]
+fn r13_pack_objects_is_asked_for_one_whole_pack() {
+    let Some(side) = pushed() else { return };
+    let (s, push) = (&side.sandbox, "GIT_TRACE=\"$A/trace\" git push -q $URL main");
+    let configured =
+        "git config pack.packSizeLimit 1m && git config pack.writeBitmaps true && git config core.fsync all";
+    s.ok("work", &format!("{configured}; commit three && {push}"));
+    let trace = s.ok("", "cat trace").stdout;
+    let line = trace
+        .lines()
+        .find(|line| line.contains("pack-objects"))
+        .unwrap_or_else(|| panic!("{trace}"));
+    for wanted in ["--revs", "--delta-base-offset", "--use-bitmap-index", "-q"] {
+        assert!(line.contains(wanted), "{wanted}: {line}");
+    }
+    for unwanted in ["--thin", "--local", "--honor-pack-keep", "--incremental", "--stdout"] {
+        assert!(!line.contains(unwanted), "{unwanted}: {line}");
+    }
+    // No delta names its base by its id.
+    s.ok("", "git clone -q --bare $URL copy.git");
+    assert_no_leftovers(s);
+}
+
+/// R24: a file with the name of the pack is taken for the pack only if it is it.
+#[test]
+fn r24_half_a_pack_of_the_same_name_is_not_it() {
+    let Some(side) = pushed() else { return };
+    let s = &side.sandbox;
+    s.ok("", "git clone -q --mirror $URL copy");
+    for harm in [
+        "cut -c2- $pack >$half",
+        "head -c -1 $pack >$half",
+        "head -c -20 $pack >$half && head -c 20 /dev/zero >>$half",
+        "cp $pack $half && : >${half%.pack}.idx",
+    ] {
+        s.ok(
+            "",
+            &format!(
+                "rm -rf other && git init -q --bare other && for pack in copy/objects/pack/*.pack; do \
+                 half=other/objects/pack/${{pack##*/}}; {harm}; done"
+            ),
+        );
+        let ran = s.sh(
+            "other",
+            "git fetch -q $URL '+refs/*:refs/*' && git fsck --full --strict",
+        );
+        assert_eq!(ran.code, 0, "{harm}: {}", ran.stderr);
+        let refs = |repository: &str| s.ok(repository, "git show-ref").stdout;
+        assert_eq!(refs("other"), refs("copy"), "{harm}");
+    }
+}
+
+#[test]
 fn r24_a_keep_of_the_user_stays() {
     // Mirror clone, then a keep laid by the user on the very pack that another fetch would drop.
     let Some(side) = pushed() else { return };

@@ -49,7 +49,7 @@ fn ref_changes_move_from_footer_to_run_to_base() {
 
 /// R10: what a reference may be called and what it may name.
 #[test]
-fn edits_are_judged_by_gits_rules() {
+fn r10_edits_are_judged_by_gits_rules() {
     let sandbox = Sandbox::new();
     let path = sandbox.archive(2);
     let run = |edits: Vec<RefEdit>, atomic| {
