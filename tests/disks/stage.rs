@@ -62,6 +62,11 @@ impl Stage {
         })
     }
 
+    /// Chooses how writers keep each other away.
+    pub fn lock_by(&self, mode: &str) {
+        self.s.ok("", &format!("git config --global znippy.lock {mode}"));
+    }
+
     pub fn behave(&self, manners: Manners) {
         self.disk.behave(manners);
     }
@@ -137,7 +142,7 @@ impl Stage {
     pub fn fetch(&self, at: &str) -> Ran {
         self.s.ok(
             "",
-            "rm -rf .tmp/old && git clone -q --single-branch -b base work .tmp/old",
+            "rm -rf .tmp/old && git clone -q --no-local --single-branch -b base work .tmp/old",
         );
         self.s.sh(
             "",
