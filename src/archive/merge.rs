@@ -7,22 +7,27 @@
 //!
 //! Nothing is lost by a crash: until the commit that holds the copies is whole, the footer before it lists the originals.
 
+use std::sync::Arc;
+
 use gix_hash::Kind;
 
-use super::append::PackSource;
+use super::{CheckedPack, append::PackSource};
 use crate::{
     format::{
         align_up,
-        batch::{Batch, ReadError},
+        batch::{Batch, PackSpan, ReadError},
         columns::{Row, RowKind},
         footer::BlockRef,
         recover::{State, check_pack_hash},
     },
-    media::Medium,
+    media::{Medium, read_vec},
 };
 
 /// How many batches of a level are merged into one.
 const FAN_IN: usize = 64;
+
+/// Packs of level 0 up to this size are read once, and held until they are written: less than 4 MiB together.
+const HELD: u64 = 32 << 10;
 
 /// Returns the size in bytes from which a batch of a level stays as it is. A push then never copies more than 64 of these.
 fn size_limit(level: u8) -> u64 {
@@ -96,9 +101,9 @@ pub fn plan(medium: &dyn Medium, state: &State) -> Result<Option<Merge>, ReadErr
 /// Adds the rows of a batch to what is moved; all or none.
 fn move_rows(medium: &dyn Medium, merge: &mut Merge, block: BlockRef, kind: Kind) -> Result<(), ReadError> {
     let batch = Batch::load(medium, block, kind)?;
-    let packs = batch.packs(medium)?;
-    for pack in &packs {
-        check_pack_hash(medium, pack.at, pack.len, &pack.id)?;
+    let mut packs = vec![];
+    for pack in batch.packs(medium)? {
+        packs.push(checked(medium, pack, block.level)?);
     }
     let rows = batch.rows(medium)?;
     if rows.iter().any(|row| row.is_foreign) {
@@ -108,12 +113,23 @@ fn move_rows(medium: &dyn Medium, merge: &mut Merge, block: BlockRef, kind: Kind
     }
     // The footer inside the batch was dead before.
     merge.dead_bytes += block.metadata_len + align_up(batch.geometry.pack_data().end);
-    merge.packs.extend(packs.iter().map(|pack| PackSource::Archive {
-        at: pack.at,
-        len: pack.len,
-    }));
+    merge.packs.extend(packs);
     // References that a checkpoint restates stand in the rows before it; the current one is in a batch that stays.
     let moved = rows.into_iter().filter(|row| row.kind != RowKind::Checkpoint);
     merge.rows.extend(moved);
     Ok(())
+}
+
+/// Checks a pack that is to move.
+fn checked(medium: &dyn Medium, pack: PackSpan, level: u8) -> Result<PackSource, ReadError> {
+    let PackSpan { at, len, id, .. } = pack;
+    if level > 0 || len > HELD {
+        check_pack_hash(medium, at, len, &id)?;
+        return Ok(PackSource::Archive { at, len });
+    }
+    let bytes = read_vec(medium, at, len as usize)?;
+    match CheckedPack::new(bytes, id.kind(), "") {
+        Ok(pack) if pack.id() == id => Ok(PackSource::Memory(Arc::new(pack))),
+        _ => Err(format!("the bytes of pack {id} changed on the disk").into()),
+    }
 }

@@ -159,10 +159,7 @@ impl Batch {
     pub fn entries(&self, medium: &dyn Medium) -> Result<Vec<EntryTable>, ReadError> {
         let body = self.read_sections(medium, &[Sections::Objects])?;
         let batch = self.decode(body, &[column::OBJECTS])?;
-        let lists = batch.column(0).as_list::<i32>();
-        (0..lists.len())
-            .map(|row| entry_table(lists.value(row).as_struct(), self.kind))
-            .collect()
+        entry_tables(batch.column(0), self.kind)
     }
 
     /// Reads which transactions' packs were found unsound by index rows, each with the number of damaged objects told.
@@ -212,7 +209,8 @@ impl Batch {
         )?;
         let all: Vec<usize> = (0..column::PACK).collect();
         let batch = self.decode(body, &all)?;
-        Ok(decode::rows(&batch, self.entries(medium)?))
+        let objects = entry_tables(batch.column(column::OBJECTS), self.kind)?;
+        Ok(decode::rows(&batch, objects))
     }
 
     /// Reads the columns up to `refs` of every row; the rest of the rows is empty.
@@ -424,6 +422,14 @@ fn le_values<const N: usize>(bytes: &[u8]) -> impl Iterator<Item = [u8; N]> + '_
 /// Returns the object id in a column value.
 pub fn object_id(bytes: &[u8]) -> ObjectId {
     ObjectId::from_bytes_or_panic(bytes)
+}
+
+/// Returns the objects of every row.
+fn entry_tables(objects: &dyn Array, kind: Kind) -> Result<Vec<EntryTable>, ReadError> {
+    let lists = objects.as_list::<i32>();
+    (0..lists.len())
+        .map(|row| entry_table(lists.value(row).as_struct(), kind))
+        .collect()
 }
 
 fn entry_table(objects: &StructArray, kind: Kind) -> Result<EntryTable, ReadError> {

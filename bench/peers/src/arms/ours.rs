@@ -12,7 +12,7 @@ use anyhow::{Result, ensure};
 use gix_hash::{Kind, ObjectId, oid};
 use znippy::{
     archive::{Appender, Durability, NewPack, PackData, Snapshot, Transaction, WritePolicy, create},
-    format::columns::{CommitRow, Proof},
+    format::{columns::Proof, commit_rows::CommitRows},
     pack::{
         EntryTable, Location, PackRank, PackStore,
         resolve::{ResolveOptions, resolve},
@@ -205,19 +205,23 @@ fn given(pack: &Pack) -> Result<NewPack> {
 
 /// Reads and re-hashes every object of the pack, and takes kinds, sizes and the commit graph from what it finds.
 fn index_pack(new: &mut NewPack, pack: &Pack) -> Result<()> {
-    let mut commits = vec![];
-    let mut on_commit = |commit: znippy::pack::resolve::ResolvedCommit<'_>| {
-        commits.push(CommitRow {
-            oid: commit.id.to_owned(),
-            tree: commit.links.tree,
-            parents: commit.links.parents.to_vec(),
-            author: None,
-            committed_at: commit.links.time,
-            generation: 1,
-        });
-    };
     let table = Arc::new(new.entries.clone());
-    let store = InMemory { pack, table };
+    let mut commits = CommitRows::default();
+    let mut on_commit = |commit: znippy::pack::resolve::ResolvedCommit<'_>| {
+        let (id, links) = (table.oid(commit.row as usize), &commit.links);
+        commits.push(
+            id,
+            &links.tree,
+            links.parents.iter().map(AsRef::as_ref),
+            b"",
+            links.time,
+        );
+        commits.set_generation(commits.len() - 1, 1);
+    };
+    let store = InMemory {
+        pack,
+        table: table.clone(),
+    };
     let options = ResolveOptions {
         threads: 1,
         on_commit: Some(&mut on_commit),
