@@ -12,6 +12,7 @@ use bstr::BString;
 use gix_hash::{Kind, ObjectId, oid};
 
 use super::{batch::object_id, schema};
+use crate::pack::find_sorted;
 
 /// One commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -124,16 +125,7 @@ impl CommitRows {
 
     /// Returns where a commit is, by binary search: they must be sorted by id.
     pub fn find(&self, id: &oid) -> Option<usize> {
-        let (mut low, mut high) = (0, self.len());
-        while low < high {
-            let middle = low + (high - low) / 2;
-            match self.oid(middle).cmp(id) {
-                std::cmp::Ordering::Less => low = middle + 1,
-                std::cmp::Ordering::Greater => high = middle,
-                std::cmp::Ordering::Equal => return Some(middle),
-            }
-        }
-        None
+        find_sorted(self.len(), id, |at| self.oid(at).as_bytes())
     }
 
     /// Returns commit `at`.

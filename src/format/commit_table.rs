@@ -1,7 +1,5 @@
 //! The commits of one row, as they stand in the `commits` column: searched in place.
 
-use std::cmp::Ordering;
-
 use arrow_array::{
     Array, FixedSizeBinaryArray, ListArray, StructArray, TimestampSecondArray, UInt32Array,
     cast::AsArray,
@@ -10,7 +8,7 @@ use arrow_array::{
 use gix_hash::oid;
 
 use super::batch::object_id;
-use crate::pack::CommitNode;
+use crate::pack::{CommitNode, find_sorted};
 
 /// The part of a row's commits that the graph is made of, sorted by id.
 pub struct CommitTable {
@@ -38,16 +36,7 @@ impl CommitTable {
 
     /// Returns a commit's place in the graph, where the row has the commit.
     pub fn find(&self, id: &oid) -> Option<CommitNode> {
-        let (mut low, mut high) = (0, self.oids.len());
-        while low < high {
-            let middle = low + (high - low) / 2;
-            match self.oids.value(middle).cmp(id.as_bytes()) {
-                Ordering::Less => low = middle + 1,
-                Ordering::Greater => high = middle,
-                Ordering::Equal => return Some(self.node(middle)),
-            }
-        }
-        None
+        find_sorted(self.oids.len(), id, |at| self.oids.value(at)).map(|at| self.node(at))
     }
 
     fn node(&self, index: usize) -> CommitNode {

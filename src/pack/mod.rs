@@ -86,17 +86,22 @@ impl EntryTable {
     }
     /// Returns the index of `id`, by binary search.
     pub fn find(&self, id: &oid) -> Option<usize> {
-        let (mut low, mut high) = (0, self.len());
-        while low < high {
-            let middle = low + (high - low) / 2;
-            match self.oid(middle).cmp(id) {
-                std::cmp::Ordering::Less => low = middle + 1,
-                std::cmp::Ordering::Greater => high = middle,
-                std::cmp::Ordering::Equal => return Some(middle),
-            }
-        }
-        None
+        find_sorted(self.len(), id, |row| self.oid(row).as_bytes())
     }
+}
+
+/// Returns where an id is among `len` sorted ones, by binary search.
+pub(crate) fn find_sorted<'a>(len: usize, id: &oid, at: impl Fn(usize) -> &'a [u8]) -> Option<usize> {
+    let (mut low, mut high) = (0, len);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match at(middle).cmp(id.as_bytes()) {
+            std::cmp::Ordering::Less => low = middle + 1,
+            std::cmp::Ordering::Greater => high = middle,
+            std::cmp::Ordering::Equal => return Some(middle),
+        }
+    }
+    None
 }
 
 /// A commit's place in the graph.
