@@ -43,7 +43,10 @@ pub(crate) use commits::Commits;
 pub use configure::configure;
 pub use create::{create, create_with};
 pub use durability::Durability;
-pub use gc::{Expire, GcOptions, GcReport, OnProgress as OnGcProgress, Progress as GcProgress, gc, temporary_path};
+pub use gc::{
+    CheckGeneration, Expire, GcOptions, GcReport, OnProgress as OnGcProgress, Progress as GcProgress, gc,
+    temporary_path,
+};
 pub use locking::{Unlocked, unlock};
 pub use new_pack::{CheckedPack, PackData};
 pub(crate) use open::Opened;

@@ -103,6 +103,40 @@ impl Default for Options<'_> {
     }
 }
 
+/// Checks a state that has no path yet: a new generation of an archive before it takes the place of the old one.
+pub fn verify_state(snapshot: &Snapshot, level: Level, threads: usize) -> Vec<Finding> {
+    let mut check = Check {
+        level,
+        threads,
+        findings: vec![],
+        checked: Checked::default(),
+        repairable: Repairable::default(),
+        on_progress: None,
+    };
+    check.state(snapshot, &[None, None]);
+    check.findings
+}
+
+/// Checks a new generation for gc: everything but what the objects of the pack are and refer to, which gc itself has compared, and
+/// what was derived from them.
+///
+/// # Errors
+/// Fails where something is not as it was to be written.
+pub fn check_new_generation(snapshot: &Snapshot) -> Result<()> {
+    let threads = Options::default().threads;
+    let findings = verify_state(snapshot, Level::Standard, threads);
+    match findings
+        .into_iter()
+        .find(|finding| finding.severity >= Severity::Damage)
+    {
+        None => Ok(()),
+        Some(finding) => Err(Error::Damaged {
+            path: snapshot.path().into(),
+            what: format!("what was just written is not what is read: {}", finding.what),
+        }),
+    }
+}
+
 /// How often a check starts again because the file was replaced on the server of a network disk.
 const ATTEMPTS: usize = 5;
 

@@ -233,7 +233,7 @@ pub(super) fn walk(check: &mut Check<'_>, snapshot: &Snapshot, slots: &[Option<S
                     ReadError::Damaged(why) => why,
                 };
                 let severity = if is_io { Severity::Unreadable } else { Severity::Warning };
-                let what = format!("a footer that does not count any more is damaged ({what})");
+                let what = format!("a footer that does not count any more is damaged ({what}); a gc leaves it behind");
                 let start = batch.map_or(block.body_at(), |batch| {
                     batch.block.body_at() + batch.geometry.pack_data().end
                 });

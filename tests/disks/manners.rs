@@ -98,9 +98,14 @@ fn r25_a_lock_file_that_was_left() {
             locks,
             ..Manners::default()
         });
+        for line in ["gc --force net/app", "index --rebuild net/app"] {
+            leave("$(uname -n)", "lock");
+            check(line, &stage.znippy(line), None);
+        }
         leave("$(uname -n)", "lock");
         check("push", &stage.push("net"), None);
         leave("elsewhere", "lock");
+        check("gc", &stage.znippy("gc --force net/app"), Some("znippy unlock"));
         check("push", &stage.push("net"), Some("znippy unlock"));
         check("unlock", &stage.znippy("unlock net/app"), None);
         check("push", &stage.push("net"), None);

@@ -79,6 +79,32 @@ fn r6_r16_pushes_are_carried_over_and_merged_meanwhile() {
     assert!(edits.last().unwrap().txn > *txns.last().unwrap());
 }
 
+/// R16: a new generation that its checker does not find whole never takes the archive's place.
+#[test]
+fn r16_a_new_generation_is_checked_before_it_counts() {
+    let (directory, path) = fixture();
+    let before = std::fs::read(&path).unwrap();
+    // What the checker is to see is what is in the file: another byte of the pack is damage.
+    let spoil = |snapshot: &Snapshot| {
+        znippy::verify::check_new_generation(snapshot)?;
+        let file = archive::temporary_path(&path);
+        let mut bytes = std::fs::read(&file).unwrap();
+        let at = bytes.windows(4).position(|window| window == b"PACK").unwrap();
+        bytes[at + 20] ^= 1;
+        std::fs::write(&file, bytes).unwrap();
+        znippy::verify::check_new_generation(snapshot)
+    };
+    let options = GcOptions {
+        force: true,
+        check: Some(&spoil),
+        ..GcOptions::default()
+    };
+    let error = archive::gc(&path, options, &mut WritePolicy::default()).unwrap_err();
+    assert!(error.to_string().contains("not what is read"), "{error}");
+    assert!(std::fs::read(&path).unwrap() == before);
+    assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1);
+}
+
 /// Proves what is not proven, and runs `work` once when the first pack is being read.
 fn catch_up_while(path: &Path, policy: &mut WritePolicy<'_>, work: impl Fn()) -> archive::CaughtUp {
     let done = Cell::new(false);

@@ -48,10 +48,7 @@ fn what_is_reached_does_not_depend_on_the_packs_that_it_came_in() {
     ] {
         let s = archive(how);
         s.ok("", then);
-        s.ok(
-            "",
-            "git clone -q --mirror \"znippy::$A/app\" all",
-        );
+        s.ok("", "git clone -q --mirror \"znippy::$A/app\" all");
         let reached = ids(&s.ok("all", "git rev-list --objects --all --no-object-names").stdout);
         let every = ids(&s
             .ok("work", "git cat-file --batch-all-objects --batch-check='%(objectname)'")

@@ -252,23 +252,23 @@ impl Rewrite {
         Ok(())
     }
 
-    /// Checks every byte of every commit as it stands in the file, and returns the new generation as a snapshot.
-    pub fn check(&self) -> Result<Snapshot> {
-        self.check_from((CommitId::NONE, 0), HEAD_LEN)?;
+    /// Checks every commit as it stands in the file, and returns the new generation as a snapshot.
+    pub fn check(&self, scrutiny: Scrutiny<'_>) -> Result<Snapshot> {
+        self.check_from((CommitId::NONE, 0), HEAD_LEN, scrutiny)?;
         Ok(self.snapshot())
     }
 
     /// Checks every byte of what was written after `state`.
     pub fn check_since(&self, state: &State) -> Result<()> {
         let State { footer, append, .. } = state;
-        self.check_from((footer.commit_id, footer.sequence), *append)
+        self.check_from((footer.commit_id, footer.sequence), *append, Scrutiny::EveryByte)
     }
 
-    fn check_from(&self, mut previous: (CommitId, u64), mut at: u64) -> Result<()> {
+    fn check_from(&self, mut previous: (CommitId, u64), mut at: u64, scrutiny: Scrutiny<'_>) -> Result<()> {
         let len = self.file.len().map_err(Error::io(&self.path, "read back"))?;
         let ident = &self.state.footer.ident;
         while at < self.state.append {
-            let check = check_commit(self.file.as_ref(), Some(ident), previous, at, len, Scrutiny::EveryByte);
+            let check = check_commit(self.file.as_ref(), Some(ident), previous, at, len, scrutiny);
             match check.map_err(Error::io(&self.path, "read back"))? {
                 Check::Whole(state) => (previous, at) = ((state.footer.commit_id, state.footer.sequence), state.append),
                 Check::Torn(why) | Check::Damaged(why) => {

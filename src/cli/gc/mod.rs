@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
-use znippy::archive::{self, Expire, GcOptions, GcProgress, GcReport, WritePolicy};
+use znippy::{
+    archive::{self, Expire, GcOptions, GcProgress, GcReport, WritePolicy},
+    verify,
+};
 
 use super::{Done, exit, exit::Exit, git, locking::Locking, open, output::Output};
 
@@ -103,6 +106,7 @@ fn one(args: &Args, path: &Path, output: &mut Output) -> Done {
         break_links: args.break_links,
         actor: git::committer(),
         progress: Some(&mut on_progress),
+        check: Some(&verify::check_new_generation),
         ..GcOptions::default()
     };
     let mut policy = WritePolicy {
