@@ -90,7 +90,7 @@ fn check(context: &str, remains: &Remains, is_on_network: bool, random: &mut Ran
     let is_told = !remains.error.contains("unknown");
     let mut pick = |always: bool, never: bool| always || !never && random.below(2) == 0;
     let mut image = remains.image.clone();
-    land(&mut image, &remains.late, || pick(nth % 4 == 1, nth % 4 == 0));
+    land(&mut image, &remains.late, || pick(nth % 4 == 1, nth.is_multiple_of(4)));
     let open = |image: &Image| {
         let volume = Arc::new(Volume::new(image));
         volume.on_network(is_on_network);
