@@ -5,7 +5,7 @@ use std::path::Path;
 use gix_hash::Kind;
 use znippy::{
     archive::{Appender, Durability, NewPack, Outcome, Transaction, WritePolicy},
-    format::columns::Proof,
+    format::row::Proof,
     pack::disk::DiskPack,
     refs::{Expected, RefEdit, Target},
 };

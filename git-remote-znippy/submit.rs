@@ -7,7 +7,7 @@ use bstr::{BStr, BString, ByteSlice};
 use gix_hash::ObjectId;
 use znippy::{
     archive::{self, HeadHint, NewPack, Outcome, Snapshot, Transaction, WritePolicy},
-    format::columns::Proof,
+    format::row::Proof,
     pack::disk::DiskPack,
     refs::{EditResult, Expected, RefEdit, Rejection, Target},
 };

@@ -18,7 +18,7 @@ use crate::{
     error::{Error, Result},
     format::{
         batch::{Batch, PackSpan, ReadError},
-        columns::{Proof, Row, RowKind},
+        row::{Proof, Row, RowKind},
     },
     pack::{
         EntryTable, PackRank, PackStore,

@@ -13,8 +13,8 @@ use crate::{
     error::Result,
     format::{
         batch::{Batch, ReadError},
-        columns::{Row, RowKind},
         recover::State,
+        row::{Row, RowKind},
     },
     media::Medium,
     pack::{DamagedEntries, EntryTable, PackRank, PackStore},

@@ -5,7 +5,7 @@ use crate::{
     error::Result,
     format::{
         batch::Batch,
-        columns::{Row, RowKind},
+        row::{Row, RowKind},
     },
 };
 

@@ -16,9 +16,9 @@ use crate::{
     format::{
         align_up,
         batch::{Batch, PackSpan, ReadError},
-        columns::{Row, RowKind},
         footer::BlockRef,
         recover::{State, check_pack_hash},
+        row::{Row, RowKind},
     },
     media::{Medium, read_vec},
 };

@@ -56,7 +56,7 @@ pub use prove::{Proven, prove};
 pub use rebuild::rebuild_footer;
 
 use crate::{
-    format::{columns::Proof, commit_rows::CommitRows},
+    format::{commit_rows::CommitRows, row::Proof},
     media::{Disk, LocalDisk, LockMode},
     pack::EntryTable,
     refs::{EditResult, RefEdit},

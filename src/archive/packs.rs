@@ -12,9 +12,9 @@ use crate::{
     error::{Error, Result},
     format::{
         batch::{Batch, PackSpan, ProofRow, ReadError},
-        columns::Proof,
         object_index::{MIN_OBJECTS, ObjectIndex, encoded_len},
         recover::State,
+        row::Proof,
     },
     media::{Medium, Prefetched, read_vec},
     pack::{CommitNode, DamagedEntries, EntryTable, Location, PackRank, PackStore},

@@ -5,8 +5,8 @@ use gix_hash::Kind;
 
 use crate::{
     format::{
-        columns::RefRow,
         footer::{RefsRow, RefsState},
+        row::RefRow,
     },
     refs::{
         Target,

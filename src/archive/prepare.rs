@@ -14,12 +14,12 @@ use super::{
 use crate::{
     error::{Error, Result},
     format::{
-        MAX_FOOTER_LEN,
-        columns::{self, PackMeta, Proof, Row, RowKind},
+        MAX_FOOTER_LEN, columns,
         commit::{EncodedCommit, encode},
         footer::Totals,
         object_index,
         recover::State,
+        row::{PackMeta, Proof, Row, RowKind},
     },
     refs::{inline::Changes, view::RefView},
 };

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    format::{columns::Proof, commit_rows::CommitRows},
+    format::{commit_rows::CommitRows, row::Proof},
     pack::{
         PackRank, PackStore,
         finder::Finder,

@@ -13,11 +13,11 @@ use sha2::{Digest, Sha256};
 
 use super::{
     Sum,
-    columns::{Proof, Row, RowKind},
     commit_table::CommitTable,
     decode,
     footer::BlockRef,
     geometry::{Geometry, SectionSum, decode_prefix, section_sum},
+    row::{Proof, Row, RowKind},
     schema,
     schema::column,
 };

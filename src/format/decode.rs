@@ -11,8 +11,8 @@ use gix_hash::ObjectId;
 
 use super::{
     batch::object_id,
-    columns::{PackMeta, Proof, RefRow, Row, RowKind},
     commit_rows,
+    row::{PackMeta, Proof, RefRow, Row, RowKind},
     schema::column,
 };
 use crate::pack::EntryTable;

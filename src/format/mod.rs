@@ -26,6 +26,7 @@ pub mod head;
 pub mod ident;
 pub mod object_index;
 pub mod recover;
+pub mod row;
 pub mod schema;
 pub mod shape;
 pub mod slot;

@@ -7,7 +7,7 @@ use bstr::{BStr, BString, ByteSlice};
 use gix_hash::oid;
 
 use super::{Ref, Target, inline::Changes, name::is_line};
-use crate::format::{batch::object_id, columns::RefRow, schema::column};
+use crate::format::{batch::object_id, row::RefRow, schema::column};
 
 /// The `refs` of one row, sorted by name. Names are found by binary search, without materialising the others. Cheap to clone.
 #[derive(Clone)]

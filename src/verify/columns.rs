@@ -9,8 +9,8 @@ use crate::{
     archive::Snapshot,
     format::{
         batch::{Batch, ReadError},
-        columns::{Proof, Row, RowKind},
         commit_rows::CommitRows,
+        row::{Proof, Row, RowKind},
     },
     pack::EntryTable,
 };

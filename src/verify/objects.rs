@@ -19,7 +19,7 @@ use super::{
 use crate::{
     archive::{Commits, Snapshot},
     error::Error,
-    format::{batch::PackSpan, columns::Proof, commit_rows::CommitRows},
+    format::{batch::PackSpan, commit_rows::CommitRows, row::Proof},
     pack::{
         EntryTable, Kind, PackRank, PackStore,
         finder::Finder,

@@ -8,7 +8,7 @@ use gix_hash::ObjectId;
 use super::{Check, Code, Finding, Severity};
 use crate::{
     archive::Snapshot,
-    format::columns::{RefRow, RowKind},
+    format::row::{RefRow, RowKind},
     refs::Target,
 };
 

@@ -23,7 +23,7 @@ use super::Report;
 use crate::{
     archive::{self, NewPack, Snapshot, Transaction, WritePolicy, prove},
     error::{Error, Result},
-    format::{columns::Proof, commit_rows::CommitRows},
+    format::{commit_rows::CommitRows, row::Proof},
     pack::{
         Kind,
         finder::Finder,

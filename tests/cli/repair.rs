@@ -122,7 +122,7 @@ fn r19_what_is_missing_comes_with_what_it_needs() {
             path: name,
             id,
             entries: entries.as_ref().clone(),
-            proof: znippy::format::columns::Proof::None,
+            proof: znippy::format::row::Proof::None,
             commits: Default::default(),
         }],
         edits: vec![znippy::refs::RefEdit {

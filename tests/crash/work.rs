@@ -13,7 +13,7 @@ use znippy::{
         self, CheckedPack, Durability, Expire, GcOptions, GcProgress, GcReport, NewPack, Outcome, PackData, Snapshot,
         Transaction, WritePolicy,
     },
-    format::{HEAD_LEN, columns::Proof},
+    format::{HEAD_LEN, row::Proof},
     pack::{EntryTable, PackStore},
     refs::{EditResult, Expected, Ref, RefEdit, Target},
 };

@@ -6,7 +6,7 @@ use bstr::BString;
 use gix_hash::{Kind, ObjectId};
 use znippy::{
     archive::{self, NewPack, Outcome, PackData, Transaction, WritePolicy},
-    format::columns::Proof,
+    format::row::Proof,
     pack::{EntryTable, header},
     refs::{EditResult, Expected, RefEdit, Target},
 };

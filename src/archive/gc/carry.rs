@@ -24,10 +24,10 @@ use crate::{
     error::{Error, Result},
     format::{
         batch::Batch,
-        columns::{Proof, Row, RowKind},
         commit_rows::CommitRows,
         object_index,
         recover::State,
+        row::{Proof, Row, RowKind},
     },
     pack::{
         EntryTable, PackRank, PackStore,

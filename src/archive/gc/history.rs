@@ -10,8 +10,8 @@ use crate::{
     error::{Error, Result},
     format::{
         batch::Batch,
-        columns::{Row, RowKind},
         commit_rows::CommitRow,
+        row::{Row, RowKind},
     },
     pack::EntryTable,
 };

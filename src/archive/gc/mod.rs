@@ -64,8 +64,8 @@ use super::{
 use crate::{
     error::{Error, Result},
     format::{
-        columns::{Row, RowKind},
         recover::{Scrutiny, Tail},
+        row::{Row, RowKind},
         slot::Slot,
     },
     media::{Disk, DiskFile},

@@ -10,7 +10,7 @@
 
 use gix_hash::{Kind, ObjectId};
 
-use crate::format::columns::Row;
+use crate::format::row::Row;
 
 const UNREACHABLE: &str = "gc-unreachable";
 const HORIZON: &str = "gc-horizon";
@@ -78,7 +78,7 @@ fn decode_number(value: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::columns::RowKind;
+    use crate::format::row::RowKind;
 
     #[test]
     fn survives_a_round_trip() {

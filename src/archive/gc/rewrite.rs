@@ -27,7 +27,7 @@ use crate::{
     format::{
         CommitId, HEAD_LEN,
         batch::ReadError,
-        columns::{self, MAX_PART_LEN, PackMeta, Proof, Row, RowKind},
+        columns::{self, MAX_PART_LEN},
         commit::{self, EncodedCommit, Extra},
         commit_rows::CommitRows,
         footer::{Footer, RefsRow, RefsState, Totals},
@@ -35,6 +35,7 @@ use crate::{
         ident::Ident,
         object_index,
         recover::{Check, Recovered, Scrutiny, State, Tail, check_commit},
+        row::{PackMeta, Proof, Row, RowKind},
     },
     media::{DiskFile, Medium},
     pack::{

@@ -6,7 +6,7 @@ use crate::{
         prepare::{Addition, IndexAddition},
         writer::with_writer,
     },
-    format::columns::{Row, RowKind},
+    format::row::{Row, RowKind},
     pack::selection::Selection,
 };
 

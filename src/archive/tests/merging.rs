@@ -8,7 +8,7 @@ use crate::{
         append,
         prepare::{Addition, prepare},
     },
-    format::{batch::Batch, columns::Row, slot::Slot},
+    format::{batch::Batch, row::Row, slot::Slot},
     media::{FileMedium, Medium},
 };
 
@@ -84,9 +84,7 @@ fn r17_rows_that_move_along_keep_their_references() {
     let rows = all_rows(&path);
     assert!(rows.windows(2).all(|pair| pair[0].txn < pair[1].txn));
     assert!(rows.windows(2).skip(3).all(|pair| pair[0].time_us == pair[1].time_us));
-    let pushes = rows
-        .iter()
-        .filter(|row| row.kind == crate::format::columns::RowKind::Push);
+    let pushes = rows.iter().filter(|row| row.kind == crate::format::row::RowKind::Push);
     let names: Vec<String> = pushes
         .flat_map(|row| &row.refs)
         .map(|r| r.name.to_string())

@@ -12,7 +12,7 @@ use anyhow::{Result, ensure};
 use gix_hash::{Kind, ObjectId, oid};
 use znippy::{
     archive::{Appender, Durability, NewPack, PackData, Snapshot, Transaction, WritePolicy, create},
-    format::{columns::Proof, commit_rows::CommitRows},
+    format::{commit_rows::CommitRows, row::Proof},
     pack::{
         EntryTable, Location, PackRank, PackStore,
         resolve::{ResolveOptions, resolve},
