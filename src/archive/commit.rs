@@ -12,7 +12,7 @@ use crate::{
     error::{Error, Result},
     pack::{Kind, PackStore, disk::Layered, graph::is_ancestor, object::ObjectReader},
     refs::{
-        EditResult,
+        EditResult, Target,
         apply::{Applied, Objects, apply},
     },
 };
@@ -94,8 +94,27 @@ fn check_basis(snapshot: &Snapshot, transaction: &Transaction) -> Result<()> {
     Ok(())
 }
 
+/// Refuses packs and values of another object format than the archive's. Who began with no archive may find one when it is done.
+fn check_format(snapshot: &Snapshot, transaction: &Transaction) -> Result<()> {
+    let values = transaction.edits.iter().filter_map(|edit| match &edit.new {
+        Some(Target::Object { oid, .. }) => Some(oid.kind()),
+        _ => None,
+    });
+    let mut formats = transaction.packs.iter().map(|pack| pack.id.kind()).chain(values);
+    let archive = snapshot.object_format();
+    match formats.find(|format| *format != archive) {
+        None => Ok(()),
+        Some(client) => Err(Error::ObjectFormatMismatch {
+            path: snapshot.path().into(),
+            archive,
+            client,
+        }),
+    }
+}
+
 /// Judges the edits against a snapshot, its settings, and the transaction's own packs.
 fn judge(snapshot: &Snapshot, transaction: &Transaction) -> Result<Applied> {
+    check_format(snapshot, transaction)?;
     let incoming = Incoming::new(&transaction.packs, snapshot.object_format());
     let store = Layered::new(&[&incoming, snapshot])?;
     let reader = ObjectReader::new(&store);

@@ -6,7 +6,7 @@
 //! first push on the same machine removes it once it sees that the process is gone.
 
 use std::{
-    io,
+    fs, io,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -229,11 +229,26 @@ fn try_create(
     medium.sync_all().map_err(Error::io(path, "sync"))?;
     match temporary.link(path) {
         Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(Created::Exists),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            refuse_dangling_link(path)?;
+            return Ok(Created::Exists);
+        }
         Err(error) => return Err(Error::io(path, "create")(error)),
     }
     sync_directory(disk, &parent)?;
     Ok(Created::Yes(outcome(true)))
+}
+
+/// Fails where the name is taken by a symbolic link that leads to no file: there is nothing that will ever be an archive.
+fn refuse_dangling_link(path: &Path) -> Result<()> {
+    let is_link = fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
+    match fs::metadata(path) {
+        Err(error) if is_link && error.kind() == io::ErrorKind::NotFound => {
+            let why = "it is a symbolic link to a file that does not exist: remove it, or name that file itself";
+            Err(Error::io(path, "create")(io::Error::new(error.kind(), why)))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn clone_pack(pack: &super::NewPack) -> Result<super::NewPack> {

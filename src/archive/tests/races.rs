@@ -47,3 +47,37 @@ fn two_creators_end_in_one_archive() {
     assert!((1..=8).all(|n| value(&snapshot, &format!("refs/heads/w{n}")) == Some(oid(n))));
     assert_eq!(fs::read_dir(sandbox.directory.path()).unwrap().count(), 1);
 }
+
+/// R14: a name that is taken by a symbolic link to nowhere is neither created nor waited for.
+#[test]
+fn r14_a_link_that_leads_nowhere_is_no_place_for_an_archive() {
+    let sandbox = Sandbox::new();
+    let path = sandbox.path();
+    std::os::unix::fs::symlink(sandbox.directory.path().join("gone/app.znippy"), &path).unwrap();
+    let transaction = Transaction {
+        packs: vec![pack(1, 2, 500)],
+        edits: vec![set("refs/heads/main", 1)],
+        ..Transaction::default()
+    };
+    let error = create_with(&path, Kind::Sha1, transaction, WritePolicy::default()).unwrap_err();
+    assert!(error.to_string().contains("symbolic link"), "{error}");
+    assert!(path.is_symlink());
+    assert_eq!(fs::read_dir(sandbox.directory.path()).unwrap().count(), 1);
+}
+
+/// R14: who finds that another was faster, and made an archive for names of another kind, does not add to that.
+#[test]
+fn r14_a_first_push_does_not_go_into_an_archive_of_another_object_format() {
+    let sandbox = Sandbox::new();
+    let path = sandbox.path();
+    create(&path, Kind::Sha256, "refs/heads/main".into()).unwrap();
+    let before = fs::read(&path).unwrap();
+    let transaction = Transaction {
+        packs: vec![pack(1, 2, 500)],
+        edits: vec![set("refs/heads/main", 1)],
+        ..Transaction::default()
+    };
+    let result = create_with(&path, Kind::Sha1, transaction, WritePolicy::default());
+    assert!(matches!(result, Err(Error::ObjectFormatMismatch { .. })), "{result:?}");
+    assert_eq!(fs::read(&path).unwrap(), before);
+}
