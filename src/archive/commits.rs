@@ -156,16 +156,17 @@ pub fn number(commits: &mut CommitRows, archive: Option<&Snapshot>) -> Result<()
         ends.push(rows.len());
     }
     let parents_of = |at: usize| at.checked_sub(1).map_or(0, |before| ends[before])..ends[at];
-    let mut done = vec![false; commits.len()];
+    // Rows that are in an archive may say anything, even that a commit comes before itself: each is entered once.
+    let mut entered = vec![false; commits.len()];
     let mut stack = Vec::new();
     for start in 0..commits.len() {
         stack.push(start);
         while let Some(&at) = stack.last() {
             let parents = &rows[parents_of(at)];
             let waiting = stack.len();
-            if !done[at] {
+            if !std::mem::replace(&mut entered[at], true) {
                 let rows = parents.iter().flatten().map(|row| *row as usize);
-                stack.extend(rows.filter(|row| !done[*row]));
+                stack.extend(rows.filter(|row| !entered[*row]));
             }
             if stack.len() > waiting {
                 continue;
@@ -179,9 +180,43 @@ pub fn number(commits: &mut CommitRows, archive: Option<&Snapshot>) -> Result<()
                 greatest = greatest.zip(generation).map(|(a, b)| a.max(b));
             }
             commits.set_generation(at, greatest.map_or(0, |greatest| greatest.saturating_add(1)));
-            done[at] = true;
             stack.pop();
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use gix_hash::ObjectId;
+
+    use super::*;
+
+    fn numbered(parents: &[&[u8]]) -> Vec<u32> {
+        let id = |n: u8| ObjectId::from_bytes_or_panic(&[n; 20]);
+        let row = |(n, parents): (u8, &&[u8])| CommitRow {
+            oid: id(n),
+            tree: id(200),
+            parents: parents.iter().map(|parent| id(*parent)).collect(),
+            author: None,
+            committed_at: 0,
+            generation: 0,
+        };
+        let mut rows: CommitRows = (0..).zip(parents).map(row).collect();
+        number(&mut rows, None).unwrap();
+        (0..rows.len()).map(|at| rows.generation(at)).collect()
+    }
+
+    #[test]
+    fn a_commit_comes_after_all_its_parents() {
+        assert_eq!(numbered(&[&[1, 2], &[2, 3], &[3], &[]]), [4, 3, 2, 1]);
+        assert_eq!(numbered(&[&[], &[0], &[9], &[2, 0]]), [1, 2, 0, 0], "9 is nowhere");
+    }
+
+    /// Only rows that somebody made up go in a circle.
+    #[test]
+    fn a_circle_has_no_generations_and_an_end() {
+        assert_eq!(numbered(&[&[0]]), [0]);
+        assert_eq!(numbered(&[&[1], &[2], &[0], &[1, 4], &[]]), [0, 0, 0, 0, 1]);
+    }
 }
