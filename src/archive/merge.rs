@@ -26,8 +26,9 @@ use crate::{
 /// How many batches of a level are merged into one.
 const FAN_IN: usize = 64;
 
-/// Packs of level 0 up to this size are read once, and held until they are written: less than 4 MiB together.
+/// Packs of level 0 up to this size are read once, and held until they are written, while they are not more than so much together.
 const HELD: u64 = 32 << 10;
+const HELD_TOGETHER: u64 = 4 << 20;
 
 /// Returns the size in bytes from which a batch of a level stays as it is. A push then never copies more than 64 of these.
 fn size_limit(level: u8) -> u64 {
@@ -101,9 +102,15 @@ pub fn plan(medium: &dyn Medium, state: &State) -> Result<Option<Merge>, ReadErr
 /// Adds the rows of a batch to what is moved; all or none.
 fn move_rows(medium: &dyn Medium, merge: &mut Merge, block: BlockRef, kind: Kind) -> Result<(), ReadError> {
     let batch = Batch::load(medium, block, kind)?;
+    let held = merge.packs.iter().filter(|pack| matches!(pack, PackSource::Memory(_)));
+    let mut room = HELD_TOGETHER.saturating_sub(held.map(PackSource::len).sum());
     let mut packs = vec![];
     for pack in batch.packs(medium)? {
-        packs.push(checked(medium, pack, block.level)?);
+        let pack = checked(medium, pack, if block.level == 0 { HELD.min(room) } else { 0 })?;
+        if let PackSource::Memory(_) = pack {
+            room -= pack.len();
+        }
+        packs.push(pack);
     }
     let rows = batch.rows(medium)?;
     if rows.iter().any(|row| row.is_foreign) {
@@ -120,10 +127,10 @@ fn move_rows(medium: &dyn Medium, merge: &mut Merge, block: BlockRef, kind: Kind
     Ok(())
 }
 
-/// Checks a pack that is to move.
-fn checked(medium: &dyn Medium, pack: PackSpan, level: u8) -> Result<PackSource, ReadError> {
+/// Checks a pack that is to move, and holds it if it has no more than `most` bytes.
+fn checked(medium: &dyn Medium, pack: PackSpan, most: u64) -> Result<PackSource, ReadError> {
     let PackSpan { at, len, id, .. } = pack;
-    if level > 0 || len > HELD {
+    if len > most {
         check_pack_hash(medium, at, len, &id)?;
         return Ok(PackSource::Archive { at, len });
     }
