@@ -207,6 +207,36 @@ fn r9_an_object_that_a_push_relies_on_is_not_pruned() {
     assert!(Snapshot::open(&path).unwrap().lookup(&b).unwrap().is_some());
 }
 
+/// R9: what is carried over with a proof leads to nothing that came after it, which is what readers take a proof for.
+#[test]
+fn r9_what_came_later_does_not_make_up_for_what_was_pruned() {
+    let (_directory, path) = fixture();
+    commit(&path, vec![], vec![delete("refs/x/b")]).unwrap();
+    let b = id_of(&blob("b"));
+    let relying = tree("b", &b);
+    let report = gc_while(&path, Expire::Now, || {
+        commit(
+            &path,
+            vec![pack(&[relying.clone()])],
+            vec![set("refs/x/tree", id_of(&relying))],
+        )
+        .unwrap();
+        commit(&path, vec![pack(&[blob("b")])], vec![set("refs/x/late", b)]).unwrap();
+    });
+    report.unwrap();
+    let snapshot = Snapshot::open(&path).unwrap();
+    assert!(snapshot.is_closed());
+    let (tree, b) = (
+        snapshot.lookup(&id_of(&relying)).unwrap().unwrap().pack,
+        snapshot.lookup(&b).unwrap().unwrap().pack,
+    );
+    assert!(
+        tree >= b || !snapshot.is_closed_before(b).unwrap(),
+        "tree in {tree}, blob in {b}"
+    );
+    verified(&path);
+}
+
 /// A reader that opened the old generation goes on with it.
 #[test]
 fn readers_keep_what_they_opened() {

@@ -76,12 +76,13 @@ impl<'a> CarryOver<'a> {
             tables.push(now.entries(*rank)?);
         }
         let mut count = 0;
-        for ((txn, rank), table) in new.iter().zip(&tables) {
+        for (nth, ((txn, rank), table)) in new.iter().zip(&tables).enumerate() {
             if self.proven.contains_key(txn) {
                 continue;
             }
             let is_there = |id: &oid, _| -> Result<bool> {
-                let carried = tables.iter().any(|table| table.find(id).is_some());
+                // Not in later ones: that a pack is proven by its own row says that nothing in it leads to what came after it.
+                let carried = tables[..nth].iter().any(|table| table.find(id).is_some());
                 Ok(carried || self.finder.find(id)?.is_some())
             };
             let mut commits = Commits::of(table);

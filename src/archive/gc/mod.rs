@@ -194,7 +194,8 @@ pub fn gc(path: &Path, mut options: GcOptions<'_>, policy: &mut WritePolicy<'_>)
 }
 
 enum Failure {
-    /// Something that was pushed meanwhile needs an object that was pruned: a new attempt finds that object reachable.
+    /// Something that was pushed meanwhile needs an object that was pruned, or that came after it: a new attempt finds that object
+    /// reachable.
     ReliesOnPruned(Error),
     Other(Error),
 }
@@ -273,9 +274,8 @@ fn once(path: &Path, options: &mut GcOptions<'_>, policy: &mut WritePolicy<'_>) 
         .file
         .sync_data()
         .map_err(Error::io(path, "sync the new generation of"))?;
-    let pruned = report.pruned;
-    let relies = move |error| match error {
-        Error::MissingObject { .. } if pruned > 0 => Failure::ReliesOnPruned(error),
+    let relies = |error| match error {
+        Error::MissingObject { .. } => Failure::ReliesOnPruned(error),
         other => Failure::Other(other),
     };
     let mut carry = CarryOver::new(&source, &base);
