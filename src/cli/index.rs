@@ -207,9 +207,10 @@ fn tell(
     }
     let packs = snapshot.packs();
     let state = match (caught_up.unsound.len(), lag) {
+        (0, 0) if packs == 1 => "its pack is proven".into(),
         (0, 0) => format!("all {packs} packs are proven"),
-        (0, lag) => format!("{lag} of {packs} packs are not proven"),
-        (unsound, _) => format!("{unsound} of {packs} packs are damaged or lack objects"),
+        (0, lag) => format!("packs that are not proven: {lag} of {packs}"),
+        (unsound, _) => format!("packs that are damaged or lack objects: {unsound} of {packs}"),
     };
     Ok(output.line(format!("{shown}: {state}"))?)
 }

@@ -7,7 +7,14 @@ use indicatif::HumanBytes;
 use serde::Serialize;
 use znippy::{archive::Info, policy::Policy};
 
-use super::{Done, each::each, escape, exit::Exit, open, output::Output};
+use super::{
+    Done,
+    each::each,
+    escape,
+    exit::Exit,
+    open,
+    output::{Output, count},
+};
 
 /// Show what archives hold: format, identity, refs, packs, objects, bytes, settings
 ///
@@ -139,7 +146,7 @@ fn show(path: &Path, info: &Info, policy: &Policy, output: &mut Output) -> anyho
             info.packs
         ),
     };
-    let damaged = (info.damaged_objects > 0).then(|| ("damaged", format!("{} objects", info.damaged_objects)));
+    let damaged = (info.damaged_objects > 0).then(|| ("damaged", count(info.damaged_objects, "object", "objects")));
     let head = info
         .head
         .as_deref()

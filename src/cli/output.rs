@@ -14,6 +14,11 @@ use super::escape;
 #[error("cannot write to standard output: {0}")]
 pub struct OutputError(pub io::Error);
 
+/// Returns a number with what it counts: `1 pack`, `2 packs`.
+pub fn count(number: u64, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
 /// Where results, warnings and errors go.
 pub struct Output {
     stdout: BufWriter<StdoutLock<'static>>,

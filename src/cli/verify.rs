@@ -20,7 +20,7 @@ use super::{
     good_copies::Repository,
     locking::{Locking, configured_durability},
     open,
-    output::Output,
+    output::{Output, count},
     progress::Bar,
     receive_pack::spool,
 };
@@ -232,19 +232,22 @@ fn tell(report: &Report, output: &mut Output) -> anyhow::Result<()> {
                 Severity::Damage => "damage",
                 Severity::Unreadable => "unreadable",
             };
-            format!("{name}, {} findings", report.findings.len())
+            format!("{name}, {}", count(report.findings.len() as u64, "finding", "findings"))
         }
     };
-    let mut amount = format!("{} commits, {} references", checked.commits, checked.refs);
+    let mut amount = [
+        count(checked.commits, "commit", "commits"),
+        count(checked.refs, "reference", "references"),
+    ]
+    .join(", ");
     if report.level >= Level::Standard {
         let bytes = HumanBytes(checked.pack_bytes);
-        amount = format!(
-            "{amount}, {} packs ({bytes}), {} entries",
-            checked.packs, checked.entries
-        );
+        let packs = count(checked.packs, "pack", "packs");
+        let entries = count(checked.entries, "entry", "entries");
+        amount = format!("{amount}, {packs} ({bytes}), {entries}");
     }
     if report.level >= Level::Full {
-        amount = format!("{amount}, {} objects", checked.objects);
+        amount = format!("{amount}, {}", count(checked.objects, "object", "objects"));
     }
     let line = format!("{path}: {verdict} (checked {amount})");
     let line = output.name(line.as_bytes()).into_owned();
