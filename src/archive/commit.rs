@@ -1,6 +1,6 @@
 //! Committing to an archive that exists: edits are judged under the writer lock, and appended with their packs.
 
-use std::path::Path;
+use std::{cell::LazyCell, path::Path};
 
 use gix_hash::oid;
 
@@ -117,7 +117,8 @@ fn judge(snapshot: &Snapshot, transaction: &Transaction) -> Result<Applied> {
     check_format(snapshot, transaction)?;
     let incoming = Incoming::new(&transaction.packs, snapshot.object_format());
     let store = Layered::new(&[&incoming, snapshot])?;
-    let reader = ObjectReader::new(&store);
+    // Seldom needed: the pack that comes with an edit has its commit.
+    let reader = LazyCell::new(|| ObjectReader::new(&store));
     let exists = |id: &oid| Ok(incoming.has(id) || snapshot.lookup(id)?.is_some());
     let is_commit = |id: &oid| match incoming.is_commit(id) {
         Some(is_commit) => Ok(is_commit),
