@@ -217,7 +217,7 @@ fn r9_what_came_later_does_not_make_up_for_what_was_pruned() {
     let report = gc_while(&path, Expire::Now, || {
         commit(
             &path,
-            vec![pack(&[relying.clone()])],
+            vec![pack(std::slice::from_ref(&relying))],
             vec![set("refs/x/tree", id_of(&relying))],
         )
         .unwrap();
