@@ -49,6 +49,7 @@ pub fn examine(disk: &MemDisk, model: &Model, allowed: &Allowed<'_>) -> Result<(
         Ok(snapshot) => snapshot,
         Err(
             Error::Damaged { .. }
+            | Error::BeingCreated { .. }
             | Error::Truncated { .. }
             | Error::NotAnArchive { .. }
             | Error::UnsupportedVersion { .. }
