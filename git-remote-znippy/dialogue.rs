@@ -45,10 +45,14 @@ const CAPABILITIES: &[u8] = b"connect\nfetch\npush\noption\ncheck-connectivity\n
 /// # Errors
 /// Fails with what the user should read; with [`GitWentAway`] where git ended first.
 pub fn run(name: BString, address: Option<BString>) -> Result<()> {
-    let input = io::stdin().lock();
+    let mut input = io::stdin().lock();
     let output = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    let remote = Remote::find(name, address).inspect_err(|_| {
+        // git writes before it reads: who is gone by then ends it with a signal, and not with the exit code of an error.
+        let _ = input.skip_until(b'\n');
+    })?;
     let mut session = Session {
-        remote: Remote::find(name, address)?,
+        remote,
         options: Options::default(),
         opened: None,
         config: None,
