@@ -2,15 +2,7 @@ use serde_json::Value;
 
 use crate::fixture::{fixture, size};
 
-/// R30: so does the man page of the format.
-#[test]
-fn r30_the_man_page_names_what_defeats_an_archive() {
-    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/man/znippy-format.5")).unwrap();
-    let section = page
-        .split(".SH WHAT DEFEATS AN ARCHIVE")
-        .nth(1)
-        .expect("a section of its own");
-    let section = section.split(".SH ").next().unwrap().replace('\\', "");
+fn names_what_defeats(section: &str) {
     for part in [
         "cp -al",
         "Hard-link snapshots",
@@ -24,23 +16,25 @@ fn r30_the_man_page_names_what_defeats_an_archive() {
     }
 }
 
+/// R30: so does the man page of the format.
+#[test]
+fn r30_the_man_page_names_what_defeats_an_archive() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/man/znippy-format.5")).unwrap();
+    let section = page
+        .split(".SH WHAT DEFEATS AN ARCHIVE")
+        .nth(1)
+        .expect("a section of its own");
+    let section = section.split(".SH ").next().unwrap().replace('\\', "");
+    names_what_defeats(&section);
+}
+
 /// R30: the README names what defeats an archive that is appended in place.
 #[test]
 fn r30_what_defeats_an_archive_is_documented() {
     let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
     let section = readme.split("What defeats it").nth(1).expect("a section of its own");
     let section = section.split("\n## ").next().unwrap();
-    for part in [
-        "cp -al",
-        "Hard-link snapshots",
-        "mv tmp app.znippy",
-        "lie about sync",
-        "nolock",
-        "4 GiB",
-        "Sync clients",
-    ] {
-        assert!(section.contains(part), "{part}");
-    }
+    names_what_defeats(section);
 }
 
 #[test]
