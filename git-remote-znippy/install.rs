@@ -19,7 +19,7 @@ use gix_hash::ObjectId;
 use znippy::pack::{
     EntryTable,
     disk::DiskPack,
-    idx,
+    fsck, idx,
     resolve::{ResolveOptions, resolve},
 };
 
@@ -343,18 +343,9 @@ fn with_home(path: &BStr) -> Cow<'_, [u8]> {
     }
 }
 
-/// Returns whether git has a check of this name, and warns where it has not, as git does. `index-pack` reads its options before it
-/// misses the name of a pack, which has an exit code of its own.
+/// Returns whether git has a check of this name, and warns where it has not, as git does.
 pub fn is_known_check(name: &BStr, voice: Voice) -> bool {
-    const USAGE: i32 = 129;
-    let status = client::git()
-        .arg("index-pack")
-        .arg(format!("--strict={name}=ignore"))
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
-    let is_known = status.is_ok_and(|status| status.code() == Some(USAGE));
+    let is_known = fsck::is_known_check(name, "ignore", &client::git).unwrap_or(false);
     if !is_known {
         voice.warning(format_args!("Skipping unknown msg id '{name}'"));
     }

@@ -62,7 +62,7 @@ pub fn fsck<'a>(
     let mut told = BString::default();
     let mut known = Vec::new();
     for (id, level) in levels {
-        match is_known_check(id, git)? {
+        match is_known_check(id.as_bytes().as_bstr(), "error", git)? {
             true => known.push(format!("{id}={level}")),
             false => told.extend_from_slice(format!("warning: Skipping unknown msg id '{id}'\n").as_bytes()),
         }
@@ -97,11 +97,15 @@ pub fn fsck<'a>(
     })
 }
 
-/// Returns whether git has a check of this name. `index-pack` reads its options before it misses the name of a pack.
-fn is_known_check(id: &str, git: &dyn Fn() -> Command) -> Result<bool> {
+/// Returns whether git has a check of this name, which may count for `level`. `index-pack` reads its options before it misses the
+/// name of a pack, which has an exit code of its own.
+///
+/// # Errors
+/// Fails where git cannot be run.
+pub fn is_known_check(id: &BStr, level: &str, git: &dyn Fn() -> Command) -> Result<bool> {
     let status = git()
         .arg("index-pack")
-        .arg(format!("--strict={id}=error"))
+        .arg(format!("--strict={id}={level}"))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
