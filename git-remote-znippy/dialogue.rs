@@ -358,10 +358,10 @@ impl<R: BufRead, W: Write> Session<R, W> {
     fn fetch(&mut self, batch: &[BString]) -> Result<()> {
         self.refuse_partial()?;
         let client = Client::from_environment()?;
-        let known = self.config.take().zip(client.glance());
-        let pending = match known {
-            Some(_) => None,
-            None => Some(config::Pending::start()?),
+        // Read for `connect` already, or being read while the rest is prepared.
+        let config = match self.config.take().zip(client.glance()) {
+            Some((config, (format, _))) => Ok((config, format)),
+            None => Err(config::Pending::start()?),
         };
         let mut snapshot = match self.listed.as_ref().and_then(|listed| listed.snapshot.clone()) {
             Some(snapshot) => snapshot,
@@ -373,10 +373,10 @@ impl<R: BufRead, W: Write> Session<R, W> {
             false => client.tips()?,
         };
         drop(progress);
-        let (config, format) = match (known, pending) {
-            (Some((config, (format, _))), _) => (config, format),
-            (None, pending) => {
-                let config = pending.map_or_else(config::Pending::start, Ok)?.finish()?;
+        let (config, format) = match config {
+            Ok(known) => known,
+            Err(pending) => {
+                let config = pending.finish()?;
                 let format = Client::object_format(&config)?;
                 (config, format)
             }

@@ -20,7 +20,7 @@ use crate::{
         footer::{BlockRef, Footer},
         geometry::{Geometry, PREFIX_LEN, decode_prefix},
         recover::{Check, Recovered, Scrutiny, State, Tail, check_commit, check_pack_hash, follow_tail},
-        row::{Proof, Row, RowKind},
+        row::{Proof, RefRow, Row, RowKind},
         slot::Slot,
     },
     media::{DiskFile, read_vec},
@@ -266,7 +266,7 @@ fn count(row: &Row, footer: &mut Footer) {
 
 /// Returns what a row changes.
 fn changes(row: &Row) -> Changes {
-    let target = |edit: &crate::format::row::RefRow| match &edit.symref {
+    let target = |edit: &RefRow| match &edit.symref {
         Some(to) => Some(Target::Symbolic(to.clone())),
         None => edit.new_oid.map(|oid| Target::Object {
             oid,
