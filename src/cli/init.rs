@@ -1,6 +1,6 @@
 //! `znippy init`: a new, empty archive.
 
-use std::path::PathBuf;
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::PathBuf};
 
 use bstr::{BString, ByteSlice};
 use znippy::archive;
@@ -15,11 +15,14 @@ use super::{Done, escape, exit, exit::Exit, git, open, output::Output};
 #[command(after_help = "\
 Examples:
   znippy init /mnt/nas/app                           an empty archive /mnt/nas/app.znippy
-  znippy init --object-format=sha256 -b trunk app    for a sha256 repository with a branch trunk")]
+  znippy init --object-format=sha256 -b trunk app    for a sha256 repository with a branch trunk
+
+Environment:
+  GIT_DEFAULT_HASH    the object format where no option names one, as for `git init`")]
 pub struct Args {
     /// The hash function of the object ids; a repository can only be pushed to an archive of its own format
     ///
-    /// Without it: git's setting init.defaultObjectFormat, else sha1.
+    /// Without it, as with `git init`: what GIT_DEFAULT_HASH names, else git's setting init.defaultObjectFormat, else sha1.
     #[arg(long, value_name = "FORMAT", value_parser = ["sha1", "sha256"])]
     object_format: Option<String>,
 
@@ -36,10 +39,8 @@ pub struct Args {
 /// Creates the archive and says where it is.
 pub fn run(args: &Args, output: &mut Output) -> Done {
     let format = match &args.object_format {
-        Some(format) => object_format(format)?,
-        None => {
-            git::config("init.defaultObjectFormat").map_or(Ok(gix_hash::Kind::Sha1), |name| object_format(&name))?
-        }
+        Some(format) => object_format(format.as_ref(), "--object-format")?,
+        None => default_format()?,
     };
     let head = match &args.initial_branch {
         Some(branch) => branch_ref(branch.as_encoded_bytes())?,
@@ -55,13 +56,24 @@ pub fn run(args: &Args, output: &mut Output) -> Done {
     Ok(Exit::Done)
 }
 
-/// Returns the hash function called `name`.
-fn object_format(name: &str) -> anyhow::Result<gix_hash::Kind> {
-    match name {
-        "sha1" => Ok(gix_hash::Kind::Sha1),
-        "sha256" => Ok(gix_hash::Kind::Sha256),
+/// Returns the hash function of a new repository here: the environment before the configuration, as `git init` has it.
+fn default_format() -> anyhow::Result<gix_hash::Kind> {
+    const VARIABLE: &str = "GIT_DEFAULT_HASH";
+    const SETTING: &str = "init.defaultObjectFormat";
+    if let Some(name) = std::env::var_os(VARIABLE) {
+        return object_format(&name, VARIABLE);
+    }
+    git::config(SETTING).map_or(Ok(gix_hash::Kind::Sha1), |name| object_format(name.as_ref(), SETTING))
+}
+
+/// Returns the hash function called `name`, which stands in `place`. As with git, case counts.
+fn object_format(name: &OsStr, place: &str) -> anyhow::Result<gix_hash::Kind> {
+    match name.as_bytes() {
+        b"sha1" => Ok(gix_hash::Kind::Sha1),
+        b"sha256" => Ok(gix_hash::Kind::Sha256),
         _ => Err(exit::usage(format!(
-            "init.defaultObjectFormat: '{name}' is not known (use --object-format=sha1 or sha256)"
+            "{place}: '{}' is not known (use --object-format=sha1 or sha256)",
+            escape::text(name.as_bytes())
         ))),
     }
 }

@@ -43,6 +43,38 @@ fn what_is_not_given_comes_from_gits_settings() {
     );
 }
 
+/// `GIT_DEFAULT_HASH` means what it means to `git init`: before the setting, after the option, and nonsense is an error.
+#[test]
+fn the_default_format_of_the_environment_is_gits() {
+    let s = Sandbox::new();
+    for setting in ["", "sha1", "sha256"] {
+        if !setting.is_empty() {
+            s.ok("", &format!("git config --global init.defaultObjectFormat {setting}"));
+        }
+        for variable in ["sha1", "sha256", "SHA256", "md5", ""] {
+            for option in ["", "--object-format=sha1", "--object-format=sha256"] {
+                s.set("GIT_DEFAULT_HASH", variable);
+                let git = s.sh("", &format!("rm -rf g && git init -q {option} g"));
+                let own = s.sh("", &format!("rm -f a.znippy && znippy init {option} a"));
+                let what = format!(
+                    "setting '{setting}', variable '{variable}', option '{option}': {}",
+                    own.stderr
+                );
+                assert_eq!(own.code == 0, git.code == 0, "{what}");
+                if git.code == 0 {
+                    let format = s.ok("", "git -C g rev-parse --show-object-format").stdout;
+                    let json: serde_json::Value =
+                        serde_json::from_str(&s.ok("", "znippy info --json a").stdout).unwrap();
+                    assert_eq!(json["object_format"], format.trim(), "{what}");
+                } else {
+                    assert!(own.code == 2 && own.stderr.contains("GIT_DEFAULT_HASH"), "{what}");
+                    assert!(!s.path("a.znippy").exists(), "{what}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn what_is_there_is_never_replaced() {
     let s = Sandbox::new();
