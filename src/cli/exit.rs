@@ -1,6 +1,6 @@
 //! Exit codes, and how an error becomes one line and a code.
 
-use std::{fmt, io, process::ExitCode};
+use std::{fmt, io, path::Path, process::ExitCode};
 
 use znippy::Error;
 
@@ -31,12 +31,14 @@ pub enum Refusal {
     No(String),
     /// The request makes no sense.
     Usage(String),
+    /// There is nothing to be served.
+    NoArchive(String),
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::No(text) | Refusal::Usage(text) => f.write_str(text),
+            Refusal::No(text) | Refusal::Usage(text) | Refusal::NoArchive(text) => f.write_str(text),
         }
     }
 }
@@ -51,6 +53,14 @@ pub fn no(text: impl Into<String>) -> anyhow::Error {
 /// Returns an error with exit code 2.
 pub fn usage(text: impl Into<String>) -> anyhow::Error {
     Refusal::Usage(text.into()).into()
+}
+
+/// Returns the error of a server that there is no archive at `path`: unlike one by file, a push to it does not make one.
+pub fn not_served(path: &Path) -> anyhow::Error {
+    let path = path.display();
+    let text =
+        format!("{path}: no such archive (is the disk mounted? `znippy init` makes one, a push to a server does not)");
+    Refusal::NoArchive(text).into()
 }
 
 /// Tells the user about `error`, in one line, and returns its code. A closed pipe is told to nobody.
@@ -75,6 +85,7 @@ pub fn code(error: &anyhow::Error) -> Exit {
         match cause.downcast_ref() {
             Some(Refusal::No(_)) => return Exit::No,
             Some(Refusal::Usage(_)) => return Exit::Usage,
+            Some(Refusal::NoArchive(_)) => return Exit::NoArchive,
             None => {}
         }
         if let Some(error) = cause.downcast_ref::<Error>() {

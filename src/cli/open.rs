@@ -26,6 +26,14 @@ pub fn snapshot(path: &Path, output: &Output) -> anyhow::Result<Snapshot> {
     Ok(snapshot)
 }
 
+/// Opens the newest state of the archive that a client of a server asks for by `path`.
+pub fn served(path: &Path, output: &Output) -> anyhow::Result<Snapshot> {
+    snapshot(path, output).map_err(|error| match error.downcast_ref() {
+        Some(Error::NotFound { path }) => exit::not_served(path),
+        _ => error,
+    })
+}
+
 /// Opens the newest state of the archive that `path` names.
 pub fn quiet_snapshot(path: &Path) -> anyhow::Result<Snapshot> {
     Ok(Snapshot::open(&existing(path)?)?)

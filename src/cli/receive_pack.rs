@@ -29,9 +29,9 @@ use super::{Done, exit::Exit, locking, open, output::Output};
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  git push --receive-pack='znippy receive-pack' host:/srv/app.znippy main
+  git push --receive-pack='znippy receive-pack' host:/srv/app main
   git config remote.origin.receivepack 'znippy receive-pack'
-  git -c protocol.ext.allow=always push 'ext::znippy %s /srv/app.znippy' main
+  git -c protocol.ext.allow=always push 'ext::znippy %s /srv/app' main
 
 Environment:
   GIT_PROTOCOL      the version of the protocol that the client asks for, such as version=1
@@ -44,7 +44,7 @@ pub struct Args {
 
 /// Serves one push.
 pub fn run(args: &Args, output: &mut Output) -> Done {
-    let snapshot = open::snapshot(&args.path, output)?;
+    let snapshot = open::served(&args.path, output)?;
     let protocol = std::env::var_os("GIT_PROTOCOL").unwrap_or_default();
     let levels = snapshot.policy();
     let options = ReceiveOptions {

@@ -19,7 +19,8 @@ use super::{Done, output::Output};
 ///
 /// To be used as a forced command in ~/.ssh/authorized_keys, or as the login shell of an account. It runs what git asks for on
 /// the other side (upload-pack, receive-pack, upload-archive) on archives below the directory, and nothing else. The
-/// other side needs no setting: `git clone ssh://host/app` works as with a repository.
+/// other side needs no setting: `git clone ssh://host/app` works as with a repository. Where the account's shell finds no znippy
+/// (`command not found`), the line needs its full name, such as ~/.cargo/bin/znippy.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples, in ~/.ssh/authorized_keys:
@@ -166,7 +167,7 @@ fn below(root: &Path, asked: &OsStr) -> anyhow::Result<PathBuf> {
     match real {
         Some(real) if real.starts_with(&root) => Ok(real),
         Some(_) => bail!("{shown}: the path leads out of the directory of the archives"),
-        None => bail!("{shown}: no such archive"),
+        None => bail!("{shown}: no such archive (`znippy init` on the server makes one, a push does not)"),
     }
 }
 

@@ -19,8 +19,8 @@ use super::{Done, exit::Exit, open, output::Output, receive_pack::spool_director
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  git archive --remote=host:/srv/app.znippy --exec='znippy upload-archive' v1.0 src >src.tar
-  git archive --remote=znippy::/srv/app.znippy --format=zip HEAD >app.zip")]
+  git archive --remote=host:/srv/app --exec='znippy upload-archive' v1.0 src >src.tar
+  git archive --remote=znippy::/srv/app --format=zip HEAD >app.zip")]
 pub struct Args {
     /// The archive
     #[arg(value_name = "PATH")]
@@ -32,7 +32,7 @@ const MOST_ARGUMENTS: usize = 64;
 
 /// Serves one request.
 pub fn run(args: &Args, output: &mut Output) -> Done {
-    let snapshot = open::snapshot(&args.path, output)?;
+    let snapshot = open::served(&args.path, output)?;
     let mut packets = PacketReader::new(BufReader::new(io::stdin().lock()));
     let lines = match packets.lines(MOST_ARGUMENTS) {
         Ok(lines) => lines,

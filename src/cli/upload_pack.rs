@@ -13,18 +13,23 @@ use znippy::wire::{
     upload::{self, Wants},
 };
 
-use super::{Done, exit::Exit, open, output::Output};
+use super::{
+    Done,
+    exit::{self, Exit},
+    open,
+    output::Output,
+};
 
 /// Serve fetches and clones of an archive: what git runs on the other side
 ///
-/// git runs this over ssh in the place of its own `git upload-pack`, to be told so with `--upload-pack` or
-/// `remote.NAME.uploadpack`. It speaks versions 0, 1 and 2 of git's protocol on standard input and output. Only objects that a
+/// git runs this over ssh in the place of its own `git upload-pack`, to be told so with `remote.NAME.uploadpack`, or with
+/// `--upload-pack` for one command: `git clone` needs both, because what comes after it asks the setting. It speaks versions 0, 1 and 2 of git's protocol on standard input and output. Only objects that a
 /// reference reaches are served.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  git clone -u 'znippy upload-pack' host:/srv/app.znippy
-  git -c protocol.ext.allow=always clone 'ext::znippy %s /srv/app.znippy'
+  git clone -u 'znippy upload-pack' -c remote.origin.uploadpack='znippy upload-pack' host:/srv/app
+  git -c protocol.ext.allow=always clone 'ext::znippy %s /srv/app'
 
 Environment:
   GIT_PROTOCOL      the version of the protocol that the client asks for, such as version=2")]
@@ -57,12 +62,9 @@ pub struct Args {
 /// Serves until the client is done.
 pub fn run(args: &Args, output: &mut Output) -> Done {
     if args.strict && !args.path.is_file() {
-        return Err(znippy::Error::NotFound {
-            path: args.path.clone(),
-        }
-        .into());
+        return Err(exit::not_served(&args.path));
     }
-    let snapshot = open::snapshot(&args.path, output)?;
+    let snapshot = open::served(&args.path, output)?;
     let protocol = std::env::var_os("GIT_PROTOCOL").unwrap_or_default();
     let options = upload::Options {
         version: Version::from_git_protocol(protocol.as_encoded_bytes()),
