@@ -147,6 +147,10 @@ impl Packs {
             if best.is_some_and(|best| best.pack < large.rank) {
                 break;
             }
+            // Which of two copies it is makes no difference but to how well packs fit together.
+            if best.is_some() && large.index.seems_absent(medium, &large.columns, id)? {
+                continue;
+            }
             match large.index.find(medium, &large.columns, id) {
                 Ok(None) => {}
                 Ok(Some(found)) => {
@@ -265,7 +269,11 @@ impl Snapshot {
     /// Returns what is proven of each pack whose place is known, by rank: by its own row, or by an index row about it.
     pub fn proofs(&self) -> Result<Vec<Proof>> {
         let mut proofs = HashMap::new();
-        for row in self.proof_rows()?.into_iter().filter(|row| row.proof != Proof::None) {
+        for row in self
+            .proof_rows(|batch| batch.proofs(self.medium()))?
+            .into_iter()
+            .filter(|row| row.proof != Proof::None)
+        {
             proofs.insert(row.of, row.proof);
         }
         let spans = &self.packs_or_load()?.spans;
@@ -276,18 +284,47 @@ impl Snapshot {
     }
 
     /// Returns what each row proves. Rows that cannot be read prove nothing.
-    fn proof_rows(&self) -> Result<Vec<ProofRow>> {
+    fn proof_rows(&self, read: impl Fn(&Batch) -> Result<Vec<ProofRow>, ReadError>) -> Result<Vec<ProofRow>> {
         let mut all = vec![];
         for block in &self.state().footer.blocks {
-            let read = Batch::load(self.medium(), *block, Snapshot::object_format(self))
-                .and_then(|batch| batch.proofs(self.medium()));
-            match read {
+            let batch = Batch::load(self.medium(), *block, Snapshot::object_format(self));
+            match batch.and_then(|batch| read(&batch)) {
                 Ok(rows) => all.extend(rows),
                 Err(ReadError::Damaged(_)) => {}
                 Err(error) => return Err(read_error(self.path(), error)),
             }
         }
         Ok(all)
+    }
+
+    /// As [`PackStore::is_closed_before`], by the proofs that `read` returns.
+    fn was_closed_before(
+        &self,
+        pack: PackRank,
+        read: impl Fn(&Batch) -> Result<Vec<ProofRow>, ReadError>,
+    ) -> Result<bool> {
+        let packs = self.packs_or_load()?;
+        let Some(PackSpan { txn, .. }) = packs.spans.get(pack as usize) else {
+            return Ok(false);
+        };
+        if !self.is_closed() || packs.damaged.is_some() || !packs.lost.is_empty() {
+            return Ok(false);
+        }
+        // What was proven before the pack came can only lead to what was there before it. A proof that was made later says less,
+        // as does one that was taken back.
+        let (mut proven, mut doubted) = (HashSet::new(), HashSet::new());
+        for row in self.proof_rows(read)? {
+            match row.proof {
+                Proof::None if row.txn != row.of => drop(doubted.insert(row.of)),
+                Proof::None => {}
+                _ if row.txn < *txn => drop(proven.insert(row.of)),
+                _ => {}
+            }
+        }
+        let before = packs.spans.iter().take(pack as usize);
+        Ok(before
+            .clone()
+            .all(|span| span.txn < *txn && proven.contains(&span.txn) && !doubted.contains(&span.txn)))
     }
 
     /// Returns why some objects cannot be found though they may be there: damaged tables. Empty where all tables are readable.
@@ -365,28 +402,11 @@ impl PackStore for Snapshot {
     }
 
     fn is_closed_before(&self, pack: PackRank) -> Result<bool> {
-        let packs = self.packs_or_load()?;
-        let Some(PackSpan { txn, .. }) = packs.spans.get(pack as usize) else {
-            return Ok(false);
-        };
-        if !self.is_closed() || packs.damaged.is_some() || !packs.lost.is_empty() {
-            return Ok(false);
-        }
-        // What was proven before the pack came can only lead to what was there before it. A proof that was made later says less,
-        // as does one that was taken back.
-        let (mut proven, mut doubted) = (HashSet::new(), HashSet::new());
-        for row in self.proof_rows()? {
-            match row.proof {
-                Proof::None if row.txn != row.of => drop(doubted.insert(row.of)),
-                Proof::None => {}
-                _ if row.txn < *txn => drop(proven.insert(row.of)),
-                _ => {}
-            }
-        }
-        let before = packs.spans.iter().take(pack as usize);
-        Ok(before
-            .clone()
-            .all(|span| span.txn < *txn && proven.contains(&span.txn) && !doubted.contains(&span.txn)))
+        self.was_closed_before(pack, |batch| batch.proofs(self.medium()))
+    }
+
+    fn seems_closed_before(&self, pack: PackRank) -> Result<bool> {
+        self.was_closed_before(pack, |batch| batch.proofs_unchecked(self.medium()))
     }
 
     fn commit_node(&self, id: &oid) -> Result<Option<CommitNode>> {

@@ -201,6 +201,36 @@ impl Batch {
         Ok(rows.collect())
     }
 
+    /// As [`Batch::proofs`], but reads only the few bytes that say so, without the checksum of their section, which covers the
+    /// commit graph too: for whom a wrong answer does no harm.
+    pub fn proofs_unchecked(&self, medium: &dyn Medium) -> Result<Vec<ProofRow>, ReadError> {
+        let txns = numbers(&self.buffer(medium, column::TXN, 1)?);
+        let (bounds, names) = (
+            self.buffer(medium, column::PROOF, 1)?,
+            self.buffer(medium, column::PROOF, 2)?,
+        );
+        let bounds: Vec<_> = le_values::<4>(&bounds)
+            .map(|b| u32::from_le_bytes(b) as usize)
+            .collect();
+        let has_covers = self.buffer(medium, column::COVERS_FROM, 0)?;
+        let covers = numbers(&self.buffer(medium, column::COVERS_FROM, 1)?);
+        let row = |(row, txn): (usize, &u64)| {
+            let name = names.get(*bounds.get(row)?..*bounds.get(row + 1)?)?;
+            let name = std::str::from_utf8(name).ok()?;
+            Some(ProofRow {
+                txn: *txn,
+                of: match is_valid(&has_covers, row) {
+                    true => *covers.get(row)?,
+                    false => *txn,
+                },
+                proof: Proof::from_name(name).unwrap_or(Proof::None),
+            })
+        };
+        let rows = txns.iter().enumerate().take(self.geometry.rows).map(row);
+        let bad = || ReadError::from("a row's proof lies outside its batch".to_string());
+        rows.collect::<Option<_>>().ok_or_else(bad)
+    }
+
     /// Reads every row whole, but for the bytes of its pack.
     pub fn rows(&self, medium: &dyn Medium) -> Result<Vec<Row>, ReadError> {
         let body = self.read_sections(
@@ -241,35 +271,21 @@ impl Batch {
         if self.geometry.pack_data().is_empty() {
             return Ok(vec![]);
         }
-        let from_file = |range: Range<u64>| {
-            let len = (range.end - range.start) as usize;
-            crate::media::read_vec(medium, self.block.body_at() + range.start, len)
-        };
-        let buffer = |column: usize, nth: usize| {
-            let range = self.geometry.buffer(column, nth);
-            match &self.columns {
-                Some(columns) => Ok(columns[range.start as usize..range.end as usize].to_vec()),
-                None => from_file(range),
-            }
-        };
-        let numbers = |bytes: Vec<u8>| le_values::<8>(&bytes).map(u64::from_le_bytes).collect::<Vec<_>>();
-        let txns = numbers(buffer(column::TXN, 1)?);
-        let (has_size, sizes) = (buffer(column::PACK_SIZE, 0)?, numbers(buffer(column::PACK_SIZE, 1)?));
+        let buffer = |column, nth| self.buffer(medium, column, nth);
+        let txns = numbers(&buffer(column::TXN, 1)?);
+        let (has_size, sizes) = (buffer(column::PACK_SIZE, 0)?, numbers(&buffer(column::PACK_SIZE, 1)?));
         let (has_id, ids) = (buffer(column::PACK_ID, 0)?, buffer(column::PACK_ID, 1)?);
         let list_offsets = buffer(column::PACK, 1)?;
         let list_offsets: Vec<_> = le_values::<4>(&list_offsets)
             .map(|b| i64::from(i32::from_le_bytes(b)))
             .collect();
-        let part_offsets = numbers(buffer(column::PACK, 3)?);
+        let part_offsets = numbers(&buffer(column::PACK, 3)?);
         let data = self.geometry.pack_data();
         let bad = || ReadError::from("a pack lies outside its batch".to_string());
         let offset_of = |index: i64| {
             let at = usize::try_from(index).ok().and_then(|index| part_offsets.get(index));
             at.copied().filter(|at| *at <= data.end - data.start).ok_or_else(bad)
         };
-        // Without a bitmap, all are valid.
-        let is_valid =
-            |bits: &[u8], row: usize| bits.is_empty() || bits.get(row / 8).is_some_and(|b| b >> (row % 8) & 1 == 1);
         let mut spans = vec![];
         for (row, bounds) in list_offsets.windows(2).enumerate().take(self.geometry.rows) {
             let (start, end) = (offset_of(bounds[0])?, offset_of(bounds[1])?);
@@ -358,6 +374,15 @@ impl Batch {
         self.compare_section(index, *sum.first_chunk().expect("a digest is longer"))
     }
 
+    /// Reads one buffer of a column without the checksum of its section.
+    fn buffer(&self, medium: &dyn Medium, column: usize, nth: usize) -> io::Result<Vec<u8>> {
+        let Range { start, end } = self.geometry.buffer(column, nth);
+        match &self.columns {
+            Some(columns) => Ok(columns[start as usize..end as usize].to_vec()),
+            None => crate::media::read_vec(medium, self.block.body_at() + start, (end - start) as usize),
+        }
+    }
+
     /// Reads whole sections at their places of the body and checks them; the rest of the result is zeros that cost nothing.
     fn read_sections(&self, medium: &dyn Medium, wanted: &[Sections]) -> Result<Buffer, ReadError> {
         let sections = self.geometry.sections();
@@ -413,6 +438,15 @@ impl Batch {
         let outcome = decoded.unwrap_or_else(|_| Err("the columns contradict each other".into()));
         outcome.map_err(|what| ReadError::Damaged(format!("commit at offset {}: {what}", self.block.offset)))
     }
+}
+
+fn numbers(bytes: &[u8]) -> Vec<u64> {
+    le_values::<8>(bytes).map(u64::from_le_bytes).collect()
+}
+
+/// Returns whether a row has a value. Without a bitmap, all have one.
+fn is_valid(bits: &[u8], row: usize) -> bool {
+    bits.is_empty() || bits.get(row / 8).is_some_and(|byte| byte >> (row % 8) & 1 == 1)
 }
 
 fn le_values<const N: usize>(bytes: &[u8]) -> impl Iterator<Item = [u8; N]> + '_ {

@@ -163,6 +163,13 @@ pub trait PackStore: Send + Sync {
     fn is_closed_before(&self, _pack: PackRank) -> Result<bool> {
         Ok(false)
     }
+    /// As [`PackStore::is_closed_before`], in less time, and not quite as sure: damage may make it `true`. For whom that does no harm.
+    ///
+    /// # Errors
+    /// Fails where that cannot be read.
+    fn seems_closed_before(&self, pack: PackRank) -> Result<bool> {
+        self.is_closed_before(pack)
+    }
     /// Returns a commit's place in the graph, where that is known without reading the commit. `None` says nothing of whether it
     /// is there.
     fn commit_node(&self, _id: &oid) -> Result<Option<CommitNode>> {

@@ -10,7 +10,10 @@ use gix_hash::{ObjectId, oid};
 use super::PROGRESS_STEP;
 use crate::{
     error::Result,
-    pack::{Kind, Location, graph::malformed, object::ObjectReader, oid_table::OidTable, parse, selection::Selection},
+    pack::{
+        Kind, Location, PackRank, graph::malformed, object::ObjectReader, oid_table::OidTable, parse,
+        selection::Selection,
+    },
 };
 
 /// After the last commit to send was found, so many more commits of the haves are looked at whether they reach one of
@@ -58,6 +61,8 @@ pub(super) struct Graph {
     pub shown: Vec<(ObjectId, ObjectId)>,
     /// The trees of boundary commits.
     pub boundary: Vec<ObjectId>,
+    /// All boundary commits are in packs before this one.
+    pub boundary_before: PackRank,
 }
 
 impl<'a, 's> Commits<'a, 's> {
@@ -220,9 +225,15 @@ impl<'a, 's> Commits<'a, 's> {
 
     /// Returns the trees to send and to leave out: those of boundary commits, and of `had`.
     pub fn finish(self, had: &[ObjectId]) -> Graph {
+        let mut shown = Vec::with_capacity(self.shown.len());
         let mut graph = Graph {
-            shown: Vec::with_capacity(self.shown.len()),
+            shown: Vec::new(),
             boundary: Vec::new(),
+            boundary_before: 0,
+        };
+        let mut border_on = |node: &Node| {
+            graph.boundary.push(node.tree);
+            graph.boundary_before = graph.boundary_before.max(node.at.pack + 1);
         };
         let mut edges = HashSet::new();
         for &number in &self.shown {
@@ -230,11 +241,11 @@ impl<'a, 's> Commits<'a, 's> {
             if node.flags & HIDDEN != 0 {
                 continue;
             }
-            graph.shown.push((node.tree, self.ids.id(number).to_owned()));
+            shown.push((node.tree, self.ids.id(number).to_owned()));
             for &parent in &self.parents[self.parents_of(number)] {
                 let parent_node = &self.nodes[parent as usize];
                 if parent_node.flags & HIDDEN != 0 && parent_node.flags & QUEUED != 0 && edges.insert(parent) {
-                    graph.boundary.push(parent_node.tree);
+                    border_on(parent_node);
                 }
             }
         }
@@ -243,8 +254,9 @@ impl<'a, 's> Commits<'a, 's> {
             .map(|number| &self.nodes[number as usize])
             .filter(|node| node.flags & QUEUED != 0)
         {
-            graph.boundary.push(node.tree);
+            border_on(node);
         }
+        graph.shown = shown;
         graph
     }
 }

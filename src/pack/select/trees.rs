@@ -1,12 +1,14 @@
 //! The trees and blobs to send.
 
+use std::collections::HashMap;
+
 use gix_hash::{ObjectId, oid};
 
 use super::{PROGRESS_STEP, commits::Graph};
 use crate::{
     error::{Error, Result},
     pack::{
-        Kind, Location,
+        Kind, Location, PackRank,
         changes::{IndexedTree, visit_changes},
         filter::{Filter, Walk},
         graph::malformed,
@@ -37,6 +39,15 @@ pub(super) struct Trees<'a, 's> {
     recent: Recent,
     neighbours: Neighbours,
     stack: Vec<Open>,
+    unread: Option<Unread>,
+}
+
+/// Trees of the boundary that were not read yet: few are needed where it is known which objects can be in them.
+struct Unread {
+    /// All that is in trees of the boundary is in packs before this one.
+    before: PackRank,
+    /// Numbers of trees, by what stands for their path.
+    by_path: HashMap<u64, Vec<u32>>,
 }
 
 /// A tree to be walked.
@@ -65,6 +76,7 @@ impl<'a, 's> Trees<'a, 's> {
             recent: Recent::new(),
             neighbours: Neighbours::default(),
             stack: Vec::new(),
+            unread: None,
         }
     }
 
@@ -78,9 +90,24 @@ impl<'a, 's> Trees<'a, 's> {
         for (id, kind) in shown {
             self.take_wanted(id, *kind)?;
         }
-        if self.walk != Walk::Nothing {
-            for id in &graph.boundary {
-                self.hide(id, Kind::Tree)?;
+        match self.walk {
+            Walk::Nothing => {}
+            // What came after all that the boundary leads to cannot be in it. So of the boundary, only the trees are read at whose
+            // paths something changed, until something old turns up: whether that is in the boundary, only all of it can tell.
+            // Were it wrong, something would be sent that the receiver has.
+            Walk::All | Walk::Trees if self.reader.store().seems_closed_before(graph.boundary_before)? => {
+                self.unread = Some(Unread {
+                    before: graph.boundary_before,
+                    by_path: HashMap::new(),
+                });
+                for id in &graph.boundary {
+                    self.mark_hidden(id.as_bytes(), Kind::Tree, 0)?;
+                }
+            }
+            _ => {
+                for id in &graph.boundary {
+                    self.hide(id, Kind::Tree)?;
+                }
             }
         }
         // What was met on the other side means nothing on this one.
@@ -131,29 +158,70 @@ impl<'a, 's> Trees<'a, 's> {
 
     /// Walks the trees on the stack and all below them. Each is read in one go; its subtrees come next, first one first.
     fn descend(&mut self, side: u8) -> Result<()> {
-        while let Some(Open { number, at, path }) = self.stack.pop() {
+        while let Some(open) = self.stack.pop() {
             let depth = self.stack.len();
-            let id = self.ids.id(number).to_owned();
-            let Object { kind, data } = self.reader.read_at(at)?;
-            if kind != Kind::Tree {
-                return Err(malformed(&id, &format!("it should be a tree but is a {kind}")));
+            if side == TAKEN {
+                self.read_boundary_at(open.path)?;
             }
-            let mut tree = IndexedTree {
-                starts: self.neighbours.unused(),
-                data,
-            };
-            let neighbour = self.neighbours.take(path);
-            let width = id.as_slice().len();
-            visit_changes(&tree.data, &neighbour, width, &mut tree.starts, |entry| {
-                self.entry(&id, path, side, entry)
-            })
-            .map_err(|trouble| match trouble {
-                Trouble::Malformed(why) => malformed(&id, why),
-                Trouble::Other(err) => err,
-            })?;
-            self.neighbours.put(path, tree, neighbour);
+            self.walk_tree(open, side)?;
             self.stack[depth..].reverse();
         }
+        Ok(())
+    }
+
+    /// Hides what the unread trees of the boundary at `path` hold.
+    fn read_boundary_at(&mut self, path: u64) -> Result<()> {
+        let unread = self.unread.as_mut();
+        for number in unread
+            .and_then(|unread| unread.by_path.remove(&path))
+            .unwrap_or_default()
+        {
+            if let Some(at) = self.reader.find(self.ids.id(number))? {
+                self.walk_tree(Open { number, at, path }, HIDDEN)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Hides all that is in the boundary.
+    fn read_boundary(&mut self) -> Result<()> {
+        let Some(unread) = self.unread.take() else {
+            return Ok(());
+        };
+        let stack = std::mem::take(&mut self.stack);
+        for (path, numbers) in unread.by_path {
+            for number in numbers {
+                if let Some(at) = self.reader.find(self.ids.id(number))? {
+                    self.stack.push(Open { number, at, path });
+                }
+            }
+        }
+        self.descend(HIDDEN)?;
+        self.stack = stack;
+        Ok(())
+    }
+
+    /// Walks the entries of a tree that are not in the tree that was walked last at its path.
+    fn walk_tree(&mut self, Open { number, at, path }: Open, side: u8) -> Result<()> {
+        let id = self.ids.id(number).to_owned();
+        let Object { kind, data } = self.reader.read_at(at)?;
+        if kind != Kind::Tree {
+            return Err(malformed(&id, &format!("it should be a tree but is a {kind}")));
+        }
+        let mut tree = IndexedTree {
+            starts: self.neighbours.unused(),
+            data,
+        };
+        let neighbour = self.neighbours.take(path);
+        let width = id.as_slice().len();
+        visit_changes(&tree.data, &neighbour, width, &mut tree.starts, |entry| {
+            self.entry(&id, path, side, entry)
+        })
+        .map_err(|trouble| match trouble {
+            Trouble::Malformed(why) => malformed(&id, why),
+            Trouble::Other(err) => err,
+        })?;
+        self.neighbours.put(path, tree, neighbour);
         Ok(())
     }
 
@@ -181,8 +249,14 @@ impl<'a, 's> Trees<'a, 's> {
         if self.flags[number as usize] != 0 {
             return Ok(());
         }
-        self.flags[number as usize] = TAKEN;
         let at = self.locate(id, named_by)?;
+        if self.unread.as_ref().is_some_and(|unread| at.pack < unread.before) {
+            self.read_boundary()?;
+            if self.flags[number as usize] != 0 {
+                return Ok(());
+            }
+        }
+        self.flags[number as usize] = TAKEN;
         if kind == Kind::Blob && self.is_too_large(at)? {
             return Ok(());
         }
@@ -220,9 +294,12 @@ impl<'a, 's> Trees<'a, 's> {
             return Ok(());
         }
         self.flags[number as usize] = HIDDEN;
-        if kind == Kind::Tree
-            && let Some(at) = self.reader.find(id_of(id))?
-        {
+        if kind != Kind::Tree {
+            return Ok(());
+        }
+        if let Some(unread) = &mut self.unread {
+            unread.by_path.entry(path).or_default().push(number);
+        } else if let Some(at) = self.reader.find(id_of(id))? {
             self.stack.push(Open { number, at, path });
         }
         Ok(())
