@@ -26,6 +26,7 @@ mod progress;
 mod reach;
 mod receive;
 mod rules;
+mod select;
 mod served;
 mod shallow;
 mod ssh;

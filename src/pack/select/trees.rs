@@ -189,6 +189,8 @@ impl<'a, 's> Trees<'a, 's> {
             return Ok(());
         };
         let stack = std::mem::take(&mut self.stack);
+        // The entry that is just being looked at was met, but nothing was decided yet.
+        self.recent.forget();
         for (path, numbers) in unread.by_path {
             for number in numbers {
                 if let Some(at) = self.reader.find(self.ids.id(number))? {
