@@ -6,10 +6,11 @@
 use std::{
     collections::HashSet,
     ffi::OsString,
-    io,
+    io::{self, Write},
     os::unix::ffi::{OsStrExt, OsStringExt},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Command, Output, Stdio},
+    thread::JoinHandle,
 };
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -148,13 +149,19 @@ impl Client {
         OsString::from_vec(list.into())
     }
 
-    /// Returns the values of all references here and in the repositories that objects are borrowed from: all of them
-    /// have their history complete, so a fetch need not bring what they reach.
-    pub fn tips(&self) -> Result<Vec<ObjectId>> {
-        let mut tips = Vec::new();
+    /// Starts to read the values of all references.
+    pub fn start_tips() -> Result<PendingTips> {
         let mut listing = git();
         listing.args(["for-each-ref", "--format=%(objectname)"]);
-        read_tips(listing, &mut tips)?;
+        PendingTips::start(listing)
+    }
+
+    /// Returns the values of all references here and in the repositories that objects are borrowed from: all of them
+    /// have their history complete, so a fetch need not bring what they reach.
+    pub fn tips(&self, pending: PendingTips) -> Result<Vec<ObjectId>> {
+        let mut tips = Vec::new();
+        let warnings = pending.finish(&mut tips)?;
+        let _ = io::stderr().write_all(&warnings);
         for store in self.alternates() {
             // Refs of a borrowed store only help; one that is not a repository has none.
             let Some(repository) = store.parent().filter(|path| path.join("refs").is_dir()) else {
@@ -171,9 +178,8 @@ impl Client {
             }
             listing
                 .env("GIT_DIR", repository)
-                .args(["for-each-ref", "--format=%(objectname)"])
-                .stderr(Stdio::null());
-            let _ = read_tips(listing, &mut tips);
+                .args(["for-each-ref", "--format=%(objectname)"]);
+            let _ = PendingTips::start(listing).and_then(|pending| pending.finish(&mut tips));
         }
         tips.sort_unstable();
         tips.dedup();
@@ -194,17 +200,34 @@ impl Client {
     }
 }
 
-fn read_tips(mut listing: Command, tips: &mut Vec<ObjectId>) -> Result<()> {
-    let output = listing
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .context("cannot run git for-each-ref")?;
-    if !output.status.success() {
-        bail!("git for-each-ref failed ({})", output.status);
+/// `git for-each-ref` under way. What it says is told when it is wanted.
+pub struct PendingTips(JoinHandle<io::Result<Output>>);
+
+impl PendingTips {
+    fn start(mut listing: Command) -> Result<PendingTips> {
+        let listing = listing
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let child = listing.spawn().context("cannot run git for-each-ref")?;
+        // More than a pipe holds is read while nobody asks for it yet.
+        Ok(PendingTips(std::thread::spawn(|| child.wait_with_output())))
     }
-    tips.extend(output.stdout.lines().filter_map(|line| ObjectId::from_hex(line).ok()));
-    Ok(())
+
+    /// Adds the values to `tips`, and returns what git wrote to standard error.
+    fn finish(self, tips: &mut Vec<ObjectId>) -> Result<Vec<u8>> {
+        let output = self.0.join().expect("reading does not panic");
+        let output = output.context("cannot read the output of git for-each-ref")?;
+        if !output.status.success() {
+            bail!(
+                "git for-each-ref failed ({}): {}",
+                output.status,
+                output.stderr.trim().as_bstr()
+            );
+        }
+        tips.extend(output.stdout.lines().filter_map(|line| ObjectId::from_hex(line).ok()));
+        Ok(output.stderr)
+    }
 }
 
 /// Returns a git command that sees objects as they are: no replacements, no grafts, no download of missing ones.

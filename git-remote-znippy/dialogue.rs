@@ -21,7 +21,7 @@ use znippy::{
 use crate::{
     catch_up::{self, sibling},
     cleanup::Guard,
-    client::Client,
+    client::{Client, PendingTips},
     config::{self, Config, get_or_read},
     connect,
     fetch::{Fetch, Fetched},
@@ -57,6 +57,7 @@ pub fn run(name: BString, address: Option<BString>) -> Result<()> {
         opened: None,
         config: None,
         filter: None,
+        tips: None,
         listed: None,
         keeps: Vec::new(),
         input,
@@ -79,6 +80,8 @@ struct Session<R, W> {
     config: Option<Config>,
     /// What a fetch leaves out, if `connect` was declined for a fetch that leaves something out.
     filter: Option<Filter>,
+    /// The client's references for a fetch, where they were asked for ahead.
+    tips: Option<PendingTips>,
     /// What the last `list` read, for the batches that follow.
     listed: Option<Listed>,
     /// `.keep` files that git has been told of. It deletes them itself; where it could not, their guards do.
@@ -86,6 +89,9 @@ struct Session<R, W> {
     input: R,
     output: W,
 }
+
+/// From so many references on git is busy for a while with the list: time to ask for the client's own, in case a fetch follows.
+const ASK_AHEAD_FROM: usize = 1000;
 
 /// The archive as it was listed.
 struct Listed {
@@ -289,12 +295,17 @@ impl<R: BufRead, W: Write> Session<R, W> {
         };
         self.refuse_partial()?;
         self.write(&listing::object_format_line(snapshot.object_format()))?;
-        listing::list_refs(&snapshot, &mut self.output)?;
+        let count = listing::list_refs(&snapshot, &mut self.output)?;
         self.listed = Some(Listed {
             snapshot: Some(snapshot),
             push: None,
         });
-        self.reply(b"\n")
+        self.reply(b"\n")?;
+        if self.options.is_transfer && count >= ASK_AHEAD_FROM {
+            // Where that fails, a fetch tells why.
+            self.tips = Client::start_tips().ok();
+        }
+        Ok(())
     }
 
     fn list_for_push(&mut self) -> Result<()> {
@@ -368,9 +379,10 @@ impl<R: BufRead, W: Write> Session<R, W> {
             None => self.remote.open(self.options.voice)?,
         };
         let progress = Progress::new(self.options.voice, "Reading references", false);
-        let tips = match self.options.refetch {
-            true => Vec::new(),
-            false => client.tips()?,
+        let tips = match (self.options.refetch, self.tips.take()) {
+            (true, _) => Vec::new(),
+            (false, Some(pending)) => client.tips(pending)?,
+            (false, None) => client.tips(Client::start_tips()?)?,
         };
         drop(progress);
         let (config, format) = match config {

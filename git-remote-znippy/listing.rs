@@ -50,14 +50,17 @@ fn value_line(oid: &ObjectId, name: &BStr, suffix: &str, out: &mut dyn Write) ->
 
 /// Lists everything a fetch may want: HEAD, where it leads somewhere, and what annotated tags point at.
 ///
-/// Lines are written as references are read, so that git reads them meanwhile and no list of all is made.
-pub fn list_refs(snapshot: &Snapshot, out: &mut dyn Write) -> Result<()> {
+/// Lines are written as references are read, so that git reads them meanwhile and no list of all is made. Returns how many there
+/// are.
+pub fn list_refs(snapshot: &Snapshot, out: &mut dyn Write) -> Result<usize> {
     let policy = snapshot.policy();
     let hidden = |name: &BStr| policy.hides(Service::UploadPack, name);
+    let mut count = 0;
     snapshot.for_each_ref(&mut |name, target| -> Result<()> {
         if hidden(name) {
             return Ok(());
         }
+        count += 1;
         let line = |oid: &ObjectId, suffix, out: &mut dyn Write| {
             value_line(oid, name, suffix, out).map_err(|_: io::Error| GitWentAway)
         };
@@ -82,7 +85,8 @@ pub fn list_refs(snapshot: &Snapshot, out: &mut dyn Write) -> Result<()> {
             }
         }
         Ok(())
-    })
+    })?;
+    Ok(count)
 }
 
 /// Lists what a push may change, and returns it: only real references below `refs/`, or `--mirror` would delete the others.

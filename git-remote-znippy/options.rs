@@ -25,6 +25,8 @@ pub enum Reply {
 #[derive(Debug)]
 pub struct Options {
     pub voice: Voice,
+    /// git said how loud to be, as it does for a fetch, a clone or a push, and not for `git ls-remote`.
+    pub is_transfer: bool,
     /// The client is a fresh clone: its configuration may be completed.
     pub cloning: bool,
     /// Tell whether everything that was asked for is known to be complete.
@@ -52,6 +54,7 @@ impl Default for Options {
                 verbosity: 1,
                 progress: false,
             },
+            is_transfer: false,
             cloning: false,
             check_connectivity: false,
             refetch: false,
@@ -77,7 +80,10 @@ impl Options {
         };
         match name {
             b"verbosity" => match value.to_str().ok().and_then(|text| text.parse::<i32>().ok()) {
-                Some(number) => self.voice.verbosity = number.clamp(0, 255) as u8,
+                Some(number) => {
+                    self.voice.verbosity = number.clamp(0, 255) as u8;
+                    self.is_transfer = true;
+                }
                 None => return Reply::Error(format!("verbosity '{value}' is not a number")),
             },
             b"progress" => return set_bool(&mut self.voice.progress, value.as_bstr()),
