@@ -97,6 +97,9 @@ pub enum Error {
     /// A write was acknowledged by nothing: after a failed sync the tail could not be taken back.
     #[error("{path}: the disk failed to store the data ({source}) and whether it is durable is unknown; the refs were not updated as far as anyone was told", path = .path.display())]
     DurabilityUnknown { path: PathBuf, source: io::Error },
+    /// A pushed pack cannot be kept on the local disk until it is proven.
+    #[error("{directory}: cannot keep the pushed pack there until it is proven: {source}; nothing was stored (make room there, or have TMPDIR name another directory for the server)", directory = .directory.display())]
+    Spool { directory: PathBuf, source: io::Error },
     /// An object that must be there is not.
     #[error("{path}: object {oid} is missing{why}", path = .path.display())]
     MissingObject {

@@ -14,7 +14,7 @@ use znippy::{
     pack::fsck,
     wire::{
         Version, WireError,
-        receive::{self, ReceiveOptions},
+        receive::{self, ReceiveOptions, Spool},
     },
 };
 
@@ -50,7 +50,10 @@ pub fn run(args: &Args, output: &mut Output) -> Done {
     let options = ReceiveOptions {
         version: Version::from_git_protocol(protocol.as_encoded_bytes()),
         actor: actor(),
-        spool: &spool,
+        spool: Spool {
+            directory: &spool_directory(),
+            file: &spool,
+        },
         fsck: &|pack| {
             let base = spool_directory();
             let directory = tempfile::Builder::new().prefix("znippy-fsck-").tempdir_in(&base);

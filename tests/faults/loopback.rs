@@ -92,6 +92,46 @@ fn a_full_disk_refuses_and_then_goes_on() {
     assert_eq!(mine, theirs);
 }
 
+/// A server says which of its disks has no room: the one where pushed packs are kept, or the archive's.
+#[test]
+fn a_server_without_room_says_where() {
+    const TEST: &str = "a_server_without_room_says_where";
+    let s = Sandbox::new();
+    let Some(_disk) = mount(&s, TEST, "disk", "mkfs.ext4 -q -m 0", "16M") else {
+        return;
+    };
+    s.ok(
+        "",
+        "git config --global protocol.ext.allow always && znippy -q init disk/app && znippy -q init app && mkdir disk/tmp &&
+         git init -q work && cd work && commit one && git push -q 'ext::znippy %s ../app' main &&
+         git push -q 'ext::znippy %s ../disk/app' main && head -c 3M /dev/urandom >big && git add big && commit big",
+    );
+    s.ok("", "head -c 100M /dev/zero >disk/ballast 2>/dev/null; true");
+    for (temporary, archive, named) in [("disk/tmp", "app", "disk/tmp"), (".tmp", "disk/app", "disk/app.znippy")] {
+        let before = s.ok("", &format!("znippy refs list {archive}")).stdout;
+        // By a pipe, not by `ext::`: there git may not pass on what the server says at its end.
+        let server = format!("TMPDIR=$A/{temporary} znippy receive-pack");
+        let push = format!("git push -q --receive-pack=\"{server}\" \"$A/{archive}.znippy\" main");
+        let ran = s.fails("work", &push);
+        let named = s.path(named).display().to_string();
+        let told = ran
+            .stderr
+            .lines()
+            .find(|line| line.contains("No space left"))
+            .unwrap_or_default();
+        assert!(told.contains(&named), "{archive}: {}", ran.stderr);
+        assert!(!ran.stderr.contains("invalid pack"), "{archive}: {}", ran.stderr);
+        assert_eq!(told.contains("TMPDIR"), archive == "app", "{told}");
+        assert_eq!(s.ok("", &format!("znippy refs list {archive}")).stdout, before);
+    }
+    s.ok("", "rm disk/ballast && test -z \"$(ls -A disk/tmp)\"");
+    s.ok(
+        "work",
+        "git push -q 'ext::znippy %s ../app' main && git push -q 'ext::znippy %s ../disk/app' main",
+    );
+    s.ok("", "znippy -q verify --full app disk/app");
+}
+
 /// A read-only mount is read, and a push says why it does not work.
 #[test]
 fn a_read_only_mount_is_read() {

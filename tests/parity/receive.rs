@@ -245,6 +245,45 @@ fn the_server_keeps_to_the_settings() {
     }
 }
 
+/// What is wrong with the disk is not said of the pack.
+#[test]
+fn a_pack_that_cannot_be_kept_is_not_called_invalid() {
+    let s = sandbox();
+    s.ok(
+        "",
+        "git config --global protocol.ext.allow always && git -C work push -q 'ext::znippy %s ../app' main &&
+         cd work && head -c 300000 /dev/urandom >big && git add big && git commit -qm big",
+    );
+    let before = fingerprint(&s.path("app.znippy"));
+    // By a pipe, not by `ext::`: there git may not pass on what the server says at its end.
+    for (how, directory) in [
+        ("trap '' XFSZ; ulimit -f 64", ".tmp"),
+        ("export TMPDIR=$PWD/nothing", "nothing"),
+    ] {
+        let script = s.path("limited");
+        let text = format!(
+            "#!/bin/sh\ncd {}\n{how}\nexec znippy receive-pack app\n",
+            s.root().display()
+        );
+        fs::write(&script, text).unwrap();
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        let ran = s.fails(
+            "work",
+            "git push -q --receive-pack=\"$A/limited\" \"$A/app.znippy\" main",
+        );
+        let directory = s.path(directory);
+        assert!(
+            ran.stderr
+                .contains(&format!("{}: cannot keep the pushed pack", directory.display()))
+                && ran.stderr.contains("TMPDIR")
+                && !ran.stderr.contains("invalid pack"),
+            "{}",
+            ran.stderr
+        );
+        assert!(before == fingerprint(&s.path("app.znippy")), "something was written");
+    }
+}
+
 /// A server that is killed while it takes a push leaves nothing behind.
 #[test]
 fn a_push_that_breaks_off_leaves_nothing() {

@@ -12,7 +12,8 @@ mod store;
 
 use std::{
     fs::File,
-    io::{BufRead, Write},
+    io::{self, BufRead, Write},
+    path::Path,
 };
 
 use bstr::BString;
@@ -24,10 +25,35 @@ use self::{
 };
 use super::{BandWidth, Packet, PacketReader, PacketWriter, Sideband, Version, WireError, WireResult};
 use crate::{
+    Error,
     archive::{Snapshot, WritePolicy},
     pack::{disk::DiskPack, fsck::Checked},
     policy::Policy,
 };
+
+/// Where packs are kept on the local disk.
+#[derive(Clone, Copy)]
+pub struct Spool<'a> {
+    /// The directory, for messages.
+    pub directory: &'a Path,
+    /// Makes an empty file there, which vanishes when it is closed.
+    pub file: &'a dyn Fn() -> io::Result<File>,
+}
+
+impl Spool<'_> {
+    /// Makes an empty file.
+    fn make(&self) -> crate::Result<File> {
+        (self.file)().map_err(|source| self.failed(source))
+    }
+
+    /// Returns the error that a file there cannot be written or read.
+    fn failed(&self, source: io::Error) -> Error {
+        Error::Spool {
+            directory: self.directory.to_owned(),
+            source,
+        }
+    }
+}
 
 /// What a server of pushes is given beside the archive.
 pub struct ReceiveOptions<'a> {
@@ -35,8 +61,8 @@ pub struct ReceiveOptions<'a> {
     pub version: Version,
     /// Who pushes, for the archive's log.
     pub actor: Option<BString>,
-    /// Makes an empty file on the local disk for the pack, which vanishes when it is closed.
-    pub spool: &'a dyn Fn() -> std::io::Result<File>,
+    /// Where the pack is kept until it is proven.
+    pub spool: Spool<'a>,
     /// Has git check what is in the objects of a pack, where the archive's settings ask for that: see [`crate::pack::fsck`].
     pub fsck: &'a dyn Fn(&DiskPack) -> crate::Result<Checked>,
     /// How to write to the archive.

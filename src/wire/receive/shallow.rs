@@ -1,10 +1,10 @@
 //! Pushes from shallow clones: a reference whose history would be cut here is refused, and the others are taken.
 
-use std::{fs::File, io::BufWriter, path::Path};
+use std::{io::BufWriter, path::Path};
 
 use gix_hash::ObjectId;
 
-use super::{Request, Snapshot, report::Status, store::SPOOL};
+use super::{Request, Snapshot, Spool, report::Status, store::SPOOL};
 use crate::{
     Error, Result,
     pack::{
@@ -28,7 +28,7 @@ pub(super) fn without_cut(
     request: &Request,
     known: &[ObjectId],
     statuses: &mut [Option<Status>],
-    spool: &dyn Fn() -> std::io::Result<File>,
+    spool: Spool<'_>,
 ) -> Result<Option<DiskPack>> {
     let store = Layered::new(&[pack as &dyn PackStore, snapshot])?;
     let reader = ObjectReader::new(&store);
@@ -46,12 +46,17 @@ pub(super) fn without_cut(
     if set.is_empty() {
         return Ok(None);
     }
-    let path = Path::new(SPOOL);
-    let file = spool().map_err(Error::io(path, "make room for"))?;
+    let file = spool.make()?;
     let mut output = BufWriter::with_capacity(1 << 20, &file);
-    let receipt = emit(&store, &set, &mut output, &mut |_, _| ())?;
-    output
-        .into_inner()
-        .map_err(|error| Error::io(path, "write")(error.into_error()))?;
-    DiskPack::with_file(file, path, receipt.entries, receipt.pack_id).map(Some)
+    let receipt = emit(&store, &set, &mut output, &mut |_, _| ()).map_err(|error| match error {
+        // Of what is read, nothing is written.
+        Error::Io {
+            action: "write",
+            source,
+            ..
+        } => spool.failed(source),
+        error => error,
+    })?;
+    output.into_inner().map_err(|error| spool.failed(error.into_error()))?;
+    DiskPack::with_file(file, Path::new(SPOOL), receipt.entries, receipt.pack_id).map(Some)
 }

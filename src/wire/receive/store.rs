@@ -1,11 +1,11 @@
 //! From a request and a pack to a commit.
 
-use std::{collections::HashSet, fs::File, io::BufRead, path::Path};
+use std::{collections::HashSet, io::BufRead, path::Path};
 
 use bstr::{BStr, BString, ByteSlice};
 use gix_hash::ObjectId;
 
-use super::{Command, Policy, ReceiveOptions, Report, Request, Snapshot, report::Status, shallow::without_cut};
+use super::{Command, Policy, ReceiveOptions, Report, Request, Snapshot, Spool, report::Status, shallow::without_cut};
 use crate::{
     Error, Result,
     archive::{self, HeadHint, NewPack, Transaction, prove},
@@ -13,7 +13,7 @@ use crate::{
         Kind, PackStore,
         disk::{DiskPack, Layered},
         graph::{is_ancestor, peel},
-        incoming::{self, Limits},
+        incoming::{self, IncomingError, Limits},
         object::ObjectReader,
     },
     policy::Service,
@@ -168,24 +168,26 @@ fn receive(
     snapshot: &Snapshot,
     policy: &Policy,
     input: &mut dyn BufRead,
-    spool: &dyn Fn() -> std::io::Result<File>,
+    spool: Spool<'_>,
 ) -> Result<Option<DiskPack>> {
-    let path = Path::new(SPOOL);
-    let file = spool().map_err(Error::io(path, "make room for"))?;
+    let file = spool.make()?;
     let limits = Limits {
         pack: policy.max_input_size().unwrap_or(u64::MAX),
         object: policy.max_object_size().unwrap_or(Limits::default().object),
     };
     let format = snapshot.object_format();
     let received = incoming::receive(input, &file, format, limits, Some(snapshot), &mut |_, _| ());
-    let received = received.map_err(|error| Error::InvalidPack {
-        name: SPOOL.into(),
-        why: error.to_string(),
+    let received = received.map_err(|error| match error {
+        IncomingError::Spool(source) => spool.failed(source),
+        error => Error::InvalidPack {
+            name: SPOOL.into(),
+            why: error.to_string(),
+        },
     })?;
     if received.entries.is_empty() {
         return Ok(None);
     }
-    DiskPack::with_file(file, path, received.entries, received.id).map(Some)
+    DiskPack::with_file(file, Path::new(SPOOL), received.entries, received.id).map(Some)
 }
 
 /// Proves a pack, or of one from a shallow clone that would cut the history of some references, what the others need.
@@ -195,7 +197,7 @@ fn proven_or_cut(
     request: &Request,
     statuses: &mut [Option<Status>],
     relies_on: &mut Vec<ObjectId>,
-    spool: &dyn Fn() -> std::io::Result<File>,
+    spool: Spool<'_>,
 ) -> Result<Option<(DiskPack, NewPack)>> {
     let tips = |statuses: &[Option<Status>]| -> Vec<ObjectId> {
         let commands = request.commands.iter().zip(statuses);
