@@ -9,8 +9,8 @@ use super::{
     Snapshot, WritePolicy,
     commits::Commits,
     damage,
+    file::{open_file, read_error},
     locking::take_maintenance_lock,
-    open::{open_file, read_error},
     prepare::{Addition, IndexAddition},
     writer::with_writer,
 };

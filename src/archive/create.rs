@@ -19,8 +19,8 @@ use super::{
     append::{self, write_error},
     commit::commit,
     durability::Fast,
+    file::creator,
     incoming::Incoming,
-    open::creator,
     prepare::{Addition, prepare},
 };
 use crate::{

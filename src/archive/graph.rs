@@ -11,7 +11,7 @@ use std::{
 
 use gix_hash::oid;
 
-use super::{Snapshot, open::read_error};
+use super::{Snapshot, file::read_error};
 use crate::{
     error::Result,
     format::{

@@ -1,6 +1,6 @@
 //! The history of the references.
 
-use super::{Snapshot, open::read_error};
+use super::{Snapshot, file::read_error};
 use crate::{
     error::Result,
     format::{

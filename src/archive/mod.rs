@@ -11,6 +11,7 @@ mod create;
 mod damage;
 pub mod durability;
 mod enforce;
+mod file;
 mod gc;
 mod graph;
 mod incoming;

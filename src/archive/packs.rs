@@ -7,7 +7,7 @@ use std::{
 
 use gix_hash::{Kind, ObjectId, oid};
 
-use super::{Snapshot, damage, open::read_error};
+use super::{Snapshot, damage, file::read_error};
 use crate::{
     error::{Error, Result},
     format::{

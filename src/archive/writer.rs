@@ -11,9 +11,9 @@ use super::{
     create::sync_directory,
     damage,
     durability::Arm,
+    file::{describe_loss, is_same_file, open_file, read_error, read_head_bytes, refuse_unstable},
     locking::{self, take_lock},
     merge,
-    open::{describe_loss, is_same_file, open_file, read_error, read_head_bytes, refuse_unstable},
     prepare::{Addition, prepare},
     settle::{
         Place, abandon, check_own_header, check_still_ours, next_slot, refuse_unsafe, reserve, settle_tail, write_slot,

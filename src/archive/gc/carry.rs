@@ -17,7 +17,7 @@ use crate::{
         Snapshot,
         append::PackSource,
         commits::Commits,
-        open::read_error,
+        file::read_error,
         place_refs::place_refs,
         prepare::{new_row, now_us},
     },

@@ -6,7 +6,7 @@ use gix_hash::ObjectId;
 
 use super::record::Record;
 use crate::{
-    archive::{Snapshot, open::read_error},
+    archive::{Snapshot, file::read_error},
     error::{Error, Result},
     format::{
         batch::Batch,

@@ -19,7 +19,7 @@ use crate::{
         append::{self, PackSource, write_error},
         commits::{number, parsed_row},
         durability::Fast,
-        open::read_error,
+        file::read_error,
         place_refs::restated,
         prepare::Prepared,
     },

@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    archive::open::refuse_unstable,
+    archive::file::refuse_unstable,
     error::{Error, Result},
     format::{
         head::Tombstone,
