@@ -117,6 +117,11 @@ fn one(
         {
             return rejected(Rejection::Conflict(conflict));
         }
+        if old.is_none()
+            && let Err(why) = name::fits(edit_name)
+        {
+            return rejected(Rejection::InvalidName(why));
+        }
         match new {
             Target::Object { oid, .. } if edit_name == "HEAD" => {
                 return rejected(Rejection::WrongTarget(format!(
@@ -200,6 +205,7 @@ fn conflict(view: &RefView, changes: &Changes, name: &BStr) -> Option<BString> {
 
 fn check_symref(view: &RefView, changes: &Changes, name: &BStr, target: &BStr) -> Result<(), String> {
     name::validate(target)?;
+    name::fits(target)?;
     if name == "HEAD" && !target.starts_with(b"refs/heads/") {
         return Err(format!("HEAD must name a branch below refs/heads/, not '{target}'"));
     }

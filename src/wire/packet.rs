@@ -21,7 +21,13 @@ pub const MAX_DATA: usize = 65516;
 pub struct PacketReader<R> {
     input: R,
     buffer: Vec<u8>,
+    /// So many bytes may still come in this request.
+    left: u64,
 }
+
+/// The most bytes of the packets of one request. What a request says is kept in memory: without an end to it, a client could fill that.
+/// The longest that git makes have some 50 bytes an object.
+const MAX_REQUEST: u64 = 1 << 30;
 
 impl<R: Read> PacketReader<R> {
     /// Reads from `input`, which should be buffered.
@@ -29,7 +35,13 @@ impl<R: Read> PacketReader<R> {
         PacketReader {
             input,
             buffer: Vec::new(),
+            left: MAX_REQUEST,
         }
+    }
+
+    /// Begins another request, which may be as long as the one before.
+    pub fn begin(&mut self) {
+        self.left = MAX_REQUEST;
     }
 
     /// Returns the next packet; `None` where the stream ends before it.
@@ -48,6 +60,7 @@ impl<R: Read> PacketReader<R> {
             }
         }
         self.input.read_exact(&mut prefix[1..])?;
+        self.take(prefix.len())?;
         // An empty packet is unusual, but git sends one for an empty push option.
         if prefix == *b"0004" {
             return Ok(Some(Packet::Data(&[])));
@@ -66,9 +79,19 @@ impl<R: Read> PacketReader<R> {
         if len > MAX_DATA {
             return Err(malformed());
         }
+        self.take(len)?;
         self.buffer.resize(len, 0);
         self.input.read_exact(&mut self.buffer)?;
         Ok(Some(Packet::Data(&self.buffer)))
+    }
+
+    /// Counts bytes of a request.
+    fn take(&mut self, bytes: usize) -> WireResult<()> {
+        self.left = self
+            .left
+            .checked_sub(bytes as u64)
+            .ok_or_else(|| WireError::refused(format!("protocol error: a request of more than {MAX_REQUEST} bytes")))?;
+        Ok(())
     }
 
     /// Returns the next packet's text without its line end; `None` at a packet without data.

@@ -25,6 +25,7 @@ mod policies;
 mod progress;
 mod reach;
 mod receive;
+mod requests;
 mod rules;
 mod select;
 mod served;

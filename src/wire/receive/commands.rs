@@ -8,8 +8,10 @@ use gix_hash::ObjectId;
 use super::{Format, Packet, PacketReader, WireError, WireResult};
 use crate::wire::{Capabilities, packet::without_line_end};
 
-/// The most references of one push, and the most push options: more is a mistake or an attack.
+/// The most references of one push: more is a mistake or an attack.
 const MOST: usize = 4_000_000;
+/// The most push options.
+const MOST_OPTIONS: usize = 1024;
 
 /// One reference of a push.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,7 +81,7 @@ impl Request {
             return Err(WireError::refused(why));
         }
         if request.capabilities.has("push-options") {
-            request.push_options = packets.lines(MOST)?;
+            request.push_options = packets.lines(MOST_OPTIONS)?;
         }
         Ok(Some(request))
     }

@@ -1,6 +1,10 @@
 //! From a request and a pack to a commit.
 
-use std::{collections::HashSet, io::BufRead, path::Path};
+use std::{
+    collections::{HashMap, HashSet},
+    io::BufRead,
+    path::Path,
+};
 
 use bstr::{BStr, BString, ByteSlice};
 use gix_hash::ObjectId;
@@ -25,6 +29,9 @@ pub(super) const SPOOL: &str = "the pushed pack";
 
 /// So many commits are looked at to tell whether an update rewinds: the archive only remembers that it may.
 const REWIND_BOUND: usize = 2000;
+
+/// So much of the name of a push option is stored.
+const OPTION_NAME: usize = 128;
 
 /// Stores a push, and returns what became of it.
 pub(super) fn store(
@@ -74,15 +81,16 @@ fn try_store(
         Some(pack) => proven_or_cut(snapshot, pack, request, &mut statuses, &mut relies_on, spool)?,
         None => None,
     };
-    let edits = edits(snapshot, pack.as_ref(), request, &mut statuses)?;
+    let Edits { edits, same } = edits(snapshot, pack.as_ref(), request, &mut statuses)?;
     let applies = |status: &Option<Status>| status.is_none();
-    if request.is_atomic() && !statuses.iter().all(applies) {
+    let refused = |status: &Option<Status>| matches!(status, Some(Status::No(_)));
+    if request.is_atomic() && statuses.iter().any(refused) {
         for status in statuses.iter_mut().filter(|status| status.is_none()) {
             *status = Some(Status::No("atomic push failure".into()));
         }
     }
     if !statuses.iter().any(applies) {
-        return Ok(report(statuses, vec![], notes));
+        return Ok(report(statuses, vec![], &same, notes));
     }
     let rewinds: Vec<bool> = edits.iter().map(|edit| edit.rewinds).collect();
     let transaction = Transaction {
@@ -137,7 +145,7 @@ fn try_store(
     if outcome.head_unborn {
         notes.push("warning: HEAD of the archive names no branch now: a clone will check out nothing".into());
     }
-    Ok(report(statuses, results.collect(), notes))
+    Ok(report(statuses, results.collect(), &same, notes))
 }
 
 /// Returns the values that the client was shown: of these its pack may leave out what they reach.
@@ -149,16 +157,20 @@ fn advertised(snapshot: &Snapshot, policy: &Policy) -> Result<Vec<ObjectId>> {
     Ok(shown.collect())
 }
 
-/// Puts the results of the edits in the places of the commands that they are of.
-fn report(statuses: Vec<Option<Status>>, results: Vec<Status>, notes: Vec<String>) -> Report {
+/// Puts the results of the edits in the places of the commands that they are of. `same` are commands that have the results of others.
+fn report(statuses: Vec<Option<Status>>, results: Vec<Status>, same: &[(usize, usize)], notes: Vec<String>) -> Report {
     let mut results = results.into_iter();
     let unknown = || Status::No("not done".into());
-    let statuses = statuses
+    let mut statuses: Vec<Status> = statuses
         .into_iter()
-        .map(|status| status.or_else(|| results.next()).unwrap_or_else(unknown));
+        .map(|status| status.or_else(|| results.next()).unwrap_or_else(unknown))
+        .collect();
+    for (at, other) in same {
+        statuses[*at] = statuses[*other].clone();
+    }
     Report {
         unpack: None,
-        statuses: statuses.collect(),
+        statuses,
         notes,
     }
 }
@@ -241,33 +253,70 @@ fn refuse_early(command: &Command) -> Option<Status> {
     (command.new.is_some() && !is_name).then(|| Status::No("funny refname".into()))
 }
 
+/// What the commands of a push come to.
+struct Edits {
+    /// One for each command without a status.
+    edits: Vec<RefEdit>,
+    /// Commands that ask for what others ask for already, through a symbolic reference, by their places.
+    same: Vec<(usize, usize)>,
+}
+
 /// Makes the edits of the commands that no status refuses, and adds statuses where one cannot be made.
 fn edits(
     snapshot: &Snapshot,
     pack: Option<&(DiskPack, NewPack)>,
     request: &Request,
     statuses: &mut [Option<Status>],
-) -> Result<Vec<RefEdit>> {
+) -> Result<Edits> {
     // New objects first: most questions are about them.
     let mut stores: Vec<&dyn PackStore> = Vec::new();
     stores.extend(pack.map(|(pack, _)| pack as &dyn PackStore));
     stores.push(snapshot);
     let store = Layered::new(&stores)?;
     let reader = ObjectReader::new(&store);
-    let mut edits = Vec::new();
+    let mut made: Vec<(usize, RefEdit)> = Vec::new();
     let mut seen = HashSet::new();
-    for (command, status) in request.commands.iter().zip(statuses.iter_mut()) {
+    for (at, (command, status)) in request.commands.iter().zip(statuses.iter_mut()).enumerate() {
         if status.is_none() && !seen.insert(&command.name) {
             *status = Some(Status::No("multiple updates for ref".into()));
         }
         if status.is_none() {
             match edit(snapshot, &reader, command)? {
-                Ok(edit) => edits.push(edit),
+                Ok(edit) => made.push((at, edit)),
                 Err(why) => *status = Some(Status::No(why)),
             }
         }
     }
-    Ok(edits)
+    let same = aliased(&made, statuses);
+    made.retain(|(at, _)| statuses[*at].is_none());
+    let edits = made.into_iter().map(|(_, edit)| edit).collect();
+    Ok(Edits { edits, same })
+}
+
+/// Finds commands that lead to one reference, by its name and through symbolic ones, as a push of everything has them: where they
+/// ask for one value it is one edit, else, as with git's own server, none.
+fn aliased(made: &[(usize, RefEdit)], statuses: &mut [Option<Status>]) -> Vec<(usize, usize)> {
+    let mut first: HashMap<&BStr, &(usize, RefEdit)> = HashMap::new();
+    let mut same = Vec::new();
+    for each in made {
+        let (at, edit) = each;
+        let (other, earlier) = *first.entry(edit.name.as_bstr()).or_insert(each);
+        if other == at {
+            continue;
+        }
+        if (&earlier.new, &earlier.expected) == (&edit.new, &edit.expected) && statuses[*other].is_none() {
+            statuses[*at] = Some(Status::Ok {
+                old: None,
+                forced: false,
+            });
+            same.push((*at, *other));
+        } else {
+            for at in [*at, *other] {
+                statuses[at] = Some(Status::No("inconsistent aliased update".into()));
+            }
+        }
+    }
+    same
 }
 
 fn edit(snapshot: &Snapshot, reader: &ObjectReader<'_>, command: &Command) -> Result<Result<RefEdit, String>> {
@@ -277,6 +326,9 @@ fn edit(snapshot: &Snapshot, reader: &ObjectReader<'_>, command: &Command) -> Re
     for _ in 0..5 {
         match snapshot.find_ref(name.as_bstr())? {
             Some(Target::Symbolic(to)) if command.new.is_none() => {
+                if snapshot.resolve_ref(to.as_bstr())? != command.old {
+                    return Ok(Err("failed to update ref".into()));
+                }
                 expected = Expected::Symbolic(to);
                 break;
             }
@@ -326,8 +378,9 @@ fn head_candidates(request: &Request) -> Vec<BString> {
     first.filter(|_| branches.next().is_none()).into_iter().collect()
 }
 
-/// Only the name of a push option is stored: its value may be a secret.
+/// Only the name of a push option is stored: its value may be a secret. Of a long one, its start.
 fn option_name(option: &BStr) -> (String, Vec<u8>) {
     let name = option.split_once_str("=").map_or(option.as_bytes(), |(name, _)| name);
+    let name = &name[..name.len().min(OPTION_NAME)];
     ("push-option".to_owned(), name.to_vec())
 }

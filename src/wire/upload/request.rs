@@ -49,8 +49,11 @@ impl Request {
             b"have" => self.haves.push(id(line, value, format)?),
             b"shallow" => self.shallow.push(id(line, value, format)?),
             b"deepen" => self.depth = Some(positive(line, value)?),
-            b"deepen-since" => self.since = Some(positive(line, value)? as i64),
+            b"deepen-since" => self.since = Some(seconds(line, value)?),
             b"deepen-not" => self.not.push(value.into()),
+            b"filter" if self.filter.is_some() => {
+                return Err(WireError::refused("multiple filter-specs cannot be combined"));
+            }
             b"filter" => self.filter = Some(value.into()),
             _ => return Ok(false),
         }
@@ -93,6 +96,14 @@ fn id(line: &BStr, hex: &BStr, format: Kind) -> WireResult<ObjectId> {
     }
 }
 
+/// Seconds since the beginning of 1970: with git, that moment is one too.
+fn seconds(line: &BStr, digits: &BStr) -> WireResult<i64> {
+    match digits.as_bytes() {
+        b"0" => Ok(0),
+        _ => Ok(positive(line, digits)? as i64),
+    }
+}
+
 fn positive(line: &BStr, digits: &BStr) -> WireResult<u64> {
     let number = digits.to_str().ok().and_then(|text| text.parse::<u64>().ok());
     match number {
@@ -118,7 +129,7 @@ mod tests {
             assert!(request.take(line.as_str().into(), Kind::Sha256).is_err(), "{line}");
             assert!(request.take(line[..line.len() - 1].into(), Kind::Sha1).is_err());
         }
-        for line in ["deepen 0", "deepen -1", "deepen x", "deepen", "deepen-since 0", "want"] {
+        for line in ["deepen 0", "deepen -1", "deepen x", "deepen", "deepen-since -1", "want"] {
             assert!(request.take(line.into(), Kind::Sha1).is_err(), "{line}");
         }
         assert!(request.take("deepen-since 1700000000".into(), Kind::Sha1).unwrap());

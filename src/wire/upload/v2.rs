@@ -45,6 +45,7 @@ impl Server<'_, '_> {
 
     /// Reads up to the arguments of the next command; `None` where there is none.
     fn announced(&mut self) -> WireResult<Option<Announced>> {
+        self.input.begin();
         let mut command: Option<BString> = None;
         let mut words: Vec<BString> = Vec::new();
         let arguments = loop {
