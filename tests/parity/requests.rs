@@ -142,6 +142,40 @@ fn odd_fetches_are_answered_as_by_git() {
     }
 }
 
+/// What the client has is answered once however often it says so, and what it has not does not count.
+#[test]
+fn haves_are_counted_once() {
+    let s = sandbox();
+    let (main, old, side) = (id(&s, "main"), id(&s, "old"), id(&s, "side"));
+    let nothing = "c".repeat(40);
+    for haves in [
+        vec![&old; 300],
+        vec![&old, &nothing, &side, &nothing, &old, &side],
+        vec![&nothing; 300],
+    ] {
+        let mut request = [packet("command=fetch"), packet("object-format=sha1"), b"0001".to_vec()].concat();
+        request.extend(packet(&format!("want {main}")));
+        request.extend(packet("no-progress"));
+        request.extend(haves.iter().flat_map(|have| packet(&format!("have {have}"))));
+        request.extend(b"0000");
+        let mut git = s.command("", "git");
+        git.args(["upload-pack", "bare.git"]);
+        let mut own = s.command("", "znippy");
+        own.args(["upload-pack", "app"]);
+        let count = |answer: &[u8], word: &str| answer.find_iter(word).count();
+        let (by_git, by_own) = (ask(git, &request).1, ask(own, &request).1);
+        for word in ["ACK ", "NAK", "ready", "packfile\n"] {
+            assert_eq!(
+                count(&by_own, word),
+                count(&by_git, word),
+                "{word}: {}",
+                by_own.as_bstr()
+            );
+        }
+        assert_eq!(objects(&s, &by_own), objects(&s, &by_git));
+    }
+}
+
 /// Commands for one reference by several names are one command where they agree, and none where they do not.
 #[test]
 fn a_reference_by_two_names_is_one() {

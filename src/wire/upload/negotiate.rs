@@ -1,6 +1,6 @@
 //! Whether the client has told enough of what it has.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use gix_hash::ObjectId;
 
@@ -22,9 +22,20 @@ pub(super) struct Common {
     known: HashSet<ObjectId>,
     /// The date of the oldest of them.
     oldest: Option<i64>,
-    /// Commits that were found to lead to a known one, or not to.
-    leads: HashMap<ObjectId, bool>,
+    /// All of `haves`, to take each once.
+    named: HashSet<ObjectId>,
+    /// Commits that were found to lead to a known one.
+    leads: HashSet<ObjectId>,
+    /// Commits that lead to none of those that are known now.
+    tried: HashSet<ObjectId>,
+    /// So many commits were read to find these.
+    steps: u64,
 }
+
+/// So many commits are read in one conversation to find whether the client has told enough; then it tells all it has. Each commit that
+/// becomes known asks for another look at what did not lead to one: a client that mixes what is here with what is not could ask for
+/// that without end.
+const MOST_STEPS: u64 = 2_000_000;
 
 impl View<'_> {
     /// Notes that the client has `id`. Returns whether the archive has it too.
@@ -32,13 +43,16 @@ impl View<'_> {
         let Some((kind, _)) = self.reader.header(&id)? else {
             return Ok(false);
         };
+        if !common.named.insert(id) {
+            return Ok(true);
+        }
         common.haves.push(id);
         if kind == Kind::Commit {
             let commit = read_commit(&self.reader, &id)?;
             common.known.insert(id);
             common.known.extend(commit.parents);
             common.oldest = Some(common.oldest.map_or(commit.time, |oldest| oldest.min(commit.time)));
-            common.leads.clear();
+            common.tried.clear();
         }
         Ok(true)
     }
@@ -70,24 +84,19 @@ impl View<'_> {
         let mut next = Some(start);
         loop {
             if let Some(id) = next.take() {
-                let leads = match common.leads.get(&id) {
-                    Some(leads) => Some(*leads),
-                    None if common.known.contains(&id) => Some(true),
-                    None => None,
-                };
-                match leads {
-                    Some(true) => {
-                        common.leads.extend(way.into_iter().map(|(id, _)| (id, true)));
-                        return Ok(true);
+                if common.leads.contains(&id) || common.known.contains(&id) {
+                    common.leads.extend(way.into_iter().map(|(id, _)| id));
+                    return Ok(true);
+                }
+                // Met again on another way, it is being tried already: no use for now.
+                if common.tried.insert(id) {
+                    common.steps += 1;
+                    if common.steps > MOST_STEPS {
+                        return Ok(false);
                     }
-                    Some(false) => {}
-                    None => {
-                        let commit = read_commit(&self.reader, &id)?;
-                        // Met again on another way, it is being tried already: no use for now.
-                        common.leads.insert(id, false);
-                        if commit.time >= oldest {
-                            way.push((id, commit.parents));
-                        }
+                    let commit = read_commit(&self.reader, &id)?;
+                    if commit.time >= oldest {
+                        way.push((id, commit.parents));
                     }
                 }
             }
