@@ -37,7 +37,7 @@ use crate::{
 /// Pack files up to this size are read whole, so that their commit is written with one call.
 const SINGLE_WRITE: u64 = 4 << 20;
 const COPY_CHUNK: usize = 1 << 20;
-/// Buffers up to this size are put together before they are written.
+/// Packs up to this size are put together before they are written.
 const SMALL: usize = 16 << 10;
 
 /// Where the bytes of a pack come from.
@@ -192,19 +192,14 @@ pub fn write(
         len: 0,
         single: total <= SINGLE_WRITE,
     };
-    feed.small(&commit.metadata);
-    for chunk in &commit.columns {
-        match chunk.len() {
-            ..=SMALL => feed.small(chunk),
-            _ => feed.large(chunk),
-        }
-    }
+    feed.borrow(&commit.metadata);
+    commit.columns.iter().for_each(|chunk| feed.borrow(chunk));
     let mut done = 0;
     for pack in packs {
         match pack {
-            PackSource::Memory(pack) if pack.bytes().len() > SMALL => feed.large(pack.bytes()),
+            PackSource::Memory(pack) if pack.bytes().len() > SMALL || packs.len() == 1 => feed.borrow(pack.bytes()),
             pack => pack.copy(file, path, |bytes| {
-                feed.small(bytes);
+                feed.copy(bytes);
                 done += bytes.len() as u64;
                 on_copy(done, total);
                 feed.make_room()
@@ -215,8 +210,8 @@ pub fn write(
             on_copy(done, total);
         }
     }
-    feed.small(&[0; ALIGN as usize][..(commit.footer_at - commit.pack_end) as usize]);
-    feed.small(&commit.footer_bytes);
+    feed.borrow(&[0; ALIGN as usize][..(commit.footer_at - commit.pack_end) as usize]);
+    feed.borrow(&commit.footer_bytes);
     let landed = arm.land(file, feed.at, &feed.slices(), still_ours);
     landed.map_err(|unlanded| match unlanded {
         Unlanded::Write(source) => Failure::Incomplete(write_error(path)(source)),
@@ -245,7 +240,7 @@ enum Piece<'a> {
 
 impl<'a> Feed<'a> {
     /// Adds a copy of some bytes.
-    fn small(&mut self, bytes: &[u8]) {
+    fn copy(&mut self, bytes: &[u8]) {
         self.len += bytes.len();
         match self.pieces.last_mut() {
             Some(Piece::Own(own)) => own.extend_from_slice(bytes),
@@ -253,8 +248,8 @@ impl<'a> Feed<'a> {
         }
     }
 
-    /// Adds bytes that are not copied.
-    fn large(&mut self, bytes: &'a [u8]) {
+    /// Adds bytes that stay where they are.
+    fn borrow(&mut self, bytes: &'a [u8]) {
         self.len += bytes.len();
         self.pieces.push(Piece::Borrowed(bytes));
     }

@@ -1,24 +1,15 @@
 //! Rows as Arrow columns, and the column buffers of a record batch message.
 
-use std::sync::{Arc, LazyLock};
-
-use arrow_array::{
-    Array, ArrayRef, BinaryArray, FixedSizeBinaryArray, LargeBinaryArray, ListArray, StringArray, StructArray,
-    TimestampMicrosecondArray, UInt8Array, UInt32Array, UInt64Array,
-};
-use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
-use arrow_data::ArrayData;
+use arrow_buffer::Buffer;
 use arrow_ipc::{Buffer as BufferRange, FieldNode};
-use arrow_schema::Fields;
 use bstr::BString;
-use gix_hash::{Kind, ObjectId};
+use gix_hash::Kind;
 
 use super::{
-    ALIGN, MAX_COLUMNS_LEN, align_up,
-    commit_rows::{self, CommitRows},
-    row::{RefRow, Row},
-    schema,
-    schema::column,
+    MAX_COLUMNS_LEN,
+    commit_rows::CommitRows,
+    layout::{Layout, Valid},
+    row::Row,
 };
 use crate::pack::EntryTable;
 
@@ -57,29 +48,39 @@ fn encode_within(mut rows: Vec<Row>, kind: Kind, max_bytes: usize, part_len: u64
         ));
     }
     check_value_bytes(&rows, max_bytes)?;
-    let schema = schema::schema(kind);
-    let arrays = arrays(&mut rows, kind)?;
-    let mut layout = Layout::for_schema(*schema::first_buffers(&schema).last().expect("not empty"));
-    let mut column_ends = Vec::with_capacity(column::COUNT);
-    for array in &arrays {
-        layout.push_array(&array.to_data());
-        column_ends.push(layout.len);
+    let width = kind.len_in_bytes();
+    let objects: Vec<_> = rows.iter_mut().map(|row| std::mem::take(&mut row.objects)).collect();
+    let commits: Vec<_> = rows.iter_mut().map(|row| std::mem::take(&mut row.commits)).collect();
+    let indexes: Vec<_> = rows.iter_mut().map(|row| row.index.take()).collect();
+    let (layout, all) = (&mut Layout::new(), || rows.iter());
+    layout.numbers(all().map(|row| Some(row.txn)));
+    layout.numbers(all().map(|row| Some(row.time_us)));
+    layout.bytes(all().map(|row| Some(row.kind.name())));
+    layout.bytes(all().map(|row| row.actor.as_deref()));
+    layout.bytes(all().map(|row| Some(row.proof.name())));
+    push_settings(layout, &rows)?;
+    push_refs(layout, &rows, width)?;
+    let refs_end = layout.end_section();
+    push_objects(layout, objects, width)?;
+    let objects_end = layout.end_section();
+    CommitRows::push_all(commits, layout, width)?;
+    layout.numbers(all().map(|row| row.covers.map(|(from, _)| from)));
+    layout.numbers(all().map(|row| row.covers.map(|(_, to)| to)));
+    push_indexes(layout, indexes);
+    layout.numbers(all().map(|row| row.pack.map(|pack| pack.len)));
+    layout.ids(all().map(|row| row.pack.map(|pack| pack.id)), width);
+    push_packs(layout, &rows, part_len)?;
+    let pack_at = layout.end_section();
+    if pack_at > MAX_COLUMNS_LEN {
+        return Err(format!("{pack_at} bytes of columns do not fit into one commit"));
     }
-    layout.push_pack(&rows, part_len)?;
-    if layout.len > MAX_COLUMNS_LEN {
-        return Err(format!("{} bytes of columns do not fit into one commit", layout.len));
-    }
-    debug_assert_eq!(
-        layout.ranges.len(),
-        *schema::first_buffers(&schema).last().expect("not empty")
-    );
     Ok(Columns {
         rows: rows.len(),
-        nodes: layout.nodes,
-        ranges: layout.ranges,
-        chunks: layout.chunks,
-        pack_at: layout.len,
-        section_ends: [column_ends[column::REFS], column_ends[column::OBJECTS], layout.len],
+        nodes: std::mem::take(&mut layout.nodes),
+        ranges: std::mem::take(&mut layout.ranges),
+        chunks: std::mem::take(&mut layout.chunks),
+        pack_at,
+        section_ends: [refs_end, objects_end, pack_at],
     })
 }
 
@@ -104,219 +105,43 @@ fn check_value_bytes(rows: &[Row], max: usize) -> Result<(), String> {
     }
 }
 
-/// What stands between buffers.
-static PADDING: LazyLock<Buffer> = LazyLock::new(|| Buffer::from(&[0; ALIGN as usize]));
-
-/// Nodes, ranges and bytes in the order that Arrow IPC wants: depth first, parents before children.
-struct Layout {
-    nodes: Vec<FieldNode>,
-    ranges: Vec<BufferRange>,
-    chunks: Vec<Buffer>,
-    len: u64,
-}
-
-impl Layout {
-    /// Starts a layout of so many buffers. No node has fewer than one, and no buffer more than its bytes and padding.
-    fn for_schema(buffers: usize) -> Layout {
-        Layout {
-            nodes: Vec::with_capacity(buffers),
-            ranges: Vec::with_capacity(buffers),
-            chunks: Vec::with_capacity(2 * buffers),
-            len: 0,
-        }
-    }
-
-    fn push_buffer(&mut self, buffer: Buffer) {
-        let len = buffer.len() as u64;
-        self.ranges.push(BufferRange::new(self.len as i64, len as i64));
-        if len > 0 {
-            self.chunks.push(buffer);
-        }
-        let padding = (align_up(len) - len) as usize;
-        if padding > 0 {
-            self.chunks.push(PADDING.slice_with_length(0, padding));
-        }
-        self.len += align_up(len);
-    }
-
-    /// Adds the bitmap of what is not null, which is empty where nothing is.
-    fn push_validity(&mut self, nulls: Option<&NullBuffer>) {
-        match nulls.filter(|nulls| nulls.null_count() > 0) {
-            Some(nulls) => self.push_buffer(nulls.buffer().clone()),
-            None => self.ranges.push(BufferRange::new(self.len as i64, 0)),
-        }
-    }
-
-    fn push_array(&mut self, data: &ArrayData) {
-        self.nodes
-            .push(FieldNode::new(data.len() as i64, data.null_count() as i64));
-        self.push_validity(data.nulls());
-        for buffer in data.buffers() {
-            self.push_buffer(buffer.clone());
-        }
-        for child in data.child_data() {
-            self.push_array(child);
-        }
-    }
-
-    /// The last column, whose data buffer stays a promise: its bytes are copied behind the rest.
-    fn push_pack(&mut self, rows: &[Row], part_len: u64) -> Result<(), String> {
-        let mut list_offsets = vec![0i32];
-        let mut part_offsets = vec![0i64];
-        let mut end = 0u64;
-        for row in rows {
-            let mut left = row.pack.map_or(0, |pack| pack.len);
-            while left > 0 {
-                let part = left.min(part_len);
-                (end, left) = (end + part, left - part);
-                part_offsets.push(end as i64);
-            }
-            list_offsets.push(i32::try_from(part_offsets.len() - 1).map_err(|_| "too many pack parts")?);
-        }
-        let valid: NullBuffer = rows.iter().map(|row| row.pack.is_some()).collect::<Vec<_>>().into();
-        let parts = part_offsets.len() - 1;
-        self.nodes
-            .push(FieldNode::new(rows.len() as i64, valid.null_count() as i64));
-        self.push_validity(Some(&valid));
-        self.push_buffer(Buffer::from_vec(list_offsets));
-        self.nodes.push(FieldNode::new(parts as i64, 0));
-        self.push_validity(None);
-        self.push_buffer(Buffer::from_vec(part_offsets));
-        self.ranges.push(BufferRange::new(self.len as i64, end as i64));
-        Ok(())
-    }
-}
-
-/// Returns all columns but `pack`, in order.
-fn arrays(rows: &mut [Row], kind: Kind) -> Result<Vec<ArrayRef>, String> {
-    let width = kind.len_in_bytes();
-    let refs: Vec<_> = rows.iter_mut().map(|row| std::mem::take(&mut row.refs)).collect();
-    let commits: Vec<_> = rows.iter_mut().map(|row| std::mem::take(&mut row.commits)).collect();
-    let objects: Vec<_> = rows.iter_mut().map(|row| std::mem::take(&mut row.objects)).collect();
-    let packs = rows.iter().map(|row| row.pack);
-    Ok(vec![
-        Arc::new(UInt64Array::from_iter_values(rows.iter().map(|row| row.txn))),
-        Arc::new(TimestampMicrosecondArray::from_iter_values(rows.iter().map(|row| row.time_us)).with_timezone("UTC")),
-        Arc::new(StringArray::from_iter_values(rows.iter().map(|row| row.kind.name()))),
-        Arc::new(BinaryArray::from_iter(rows.iter().map(|row| row.actor.as_deref()))),
-        Arc::new(StringArray::from_iter_values(rows.iter().map(|row| row.proof.name()))),
-        settings_array(rows, kind)?,
-        refs_array(&refs, kind)?,
-        objects_array(objects, kind)?,
-        commits_array(commits, kind)?,
-        Arc::new(UInt64Array::from_iter(
-            rows.iter().map(|row| row.covers.map(|(from, _)| from)),
-        )),
-        Arc::new(UInt64Array::from_iter(
-            rows.iter().map(|row| row.covers.map(|(_, to)| to)),
-        )),
-        Arc::new(LargeBinaryArray::from_iter(rows.iter().map(|row| row.index.as_deref()))),
-        Arc::new(UInt64Array::from_iter(
-            packs.clone().map(|pack| pack.map(|pack| pack.len)),
-        )),
-        oid_array(packs.map(|pack| pack.map(|pack| pack.id)), width, true),
-    ])
-}
-
-/// Builds the list column whose row `i` has `lengths[i]` elements of the struct made of `children`.
-fn list_of(fields: Fields, lengths: impl Iterator<Item = usize>, children: Vec<ArrayRef>) -> Result<ArrayRef, String> {
-    let mut end = 0usize;
-    let mut offsets = vec![0i32];
-    for length in lengths {
-        end += length;
-        offsets.push(i32::try_from(end).map_err(|_| format!("{end} elements do not fit into one commit"))?);
-    }
-    let structs = StructArray::new(fields, children, None);
-    let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
-    Ok(Arc::new(ListArray::new(
-        schema::item(structs.data_type().clone()),
-        offsets,
-        Arc::new(structs),
-        None,
-    )))
-}
-
-/// Builds an object id column. `nullable` keeps the validity bitmap away where it must not be.
-fn oid_array(oids: impl Iterator<Item = Option<ObjectId>>, width: usize, nullable: bool) -> ArrayRef {
-    let (mut bytes, mut valid) = (Vec::new(), Vec::new());
-    for oid in oids {
-        match &oid {
-            Some(oid) => bytes.extend_from_slice(oid.as_slice()),
-            None => bytes.resize(bytes.len() + width, 0),
-        }
-        valid.push(oid.is_some());
-    }
-    let nulls = nullable.then(|| NullBuffer::from(valid));
-    Arc::new(FixedSizeBinaryArray::new(width as i32, Buffer::from_vec(bytes), nulls))
-}
-
-fn settings_array(rows: &[Row], kind: Kind) -> Result<ArrayRef, String> {
+fn push_settings(layout: &mut Layout, rows: &[Row]) -> Result<(), String> {
+    layout.structs(rows.iter().map(|row| row.settings.len()))?;
     let all = || rows.iter().flat_map(|row| &row.settings);
-    let keys = StringArray::from_iter_values(all().map(|(key, _)| key));
-    let values = BinaryArray::from_iter_values(all().map(|(_, value)| value));
-    let lengths = rows.iter().map(|row| row.settings.len());
-    list_of(
-        schema::list_fields(kind, column::SETTINGS),
-        lengths,
-        vec![Arc::new(keys), Arc::new(values)],
-    )
+    layout.bytes(all().map(|(key, _)| Some(key)));
+    layout.bytes(all().map(|(_, value)| Some(value)));
+    Ok(())
 }
 
-fn refs_array(refs: &[Vec<RefRow>], kind: Kind) -> Result<ArrayRef, String> {
-    let width = kind.len_in_bytes();
-    let all = || refs.iter().flatten();
-    let children: Vec<ArrayRef> = vec![
-        Arc::new(BinaryArray::from_iter_values(all().map(|r| &r.name))),
-        oid_array(all().map(|r| r.old_oid), width, true),
-        oid_array(all().map(|r| r.new_oid), width, true),
-        Arc::new(BinaryArray::from_iter(all().map(|r| r.symref.as_deref()))),
-        oid_array(all().map(|r| r.peeled_oid), width, true),
-    ];
-    list_of(
-        schema::list_fields(kind, column::REFS),
-        refs.iter().map(Vec::len),
-        children,
-    )
+fn push_refs(layout: &mut Layout, rows: &[Row], width: usize) -> Result<(), String> {
+    layout.structs(rows.iter().map(|row| row.refs.len()))?;
+    let all = || rows.iter().flat_map(|row| &row.refs);
+    layout.bytes(all().map(|r| Some(&r.name)));
+    layout.ids(all().map(|r| r.old_oid), width);
+    layout.ids(all().map(|r| r.new_oid), width);
+    layout.bytes(all().map(|r| r.symref.as_deref()));
+    layout.ids(all().map(|r| r.peeled_oid), width);
+    Ok(())
 }
 
-fn objects_array(tables: Vec<EntryTable>, kind: Kind) -> Result<ArrayRef, String> {
-    let lengths: Vec<_> = tables.iter().map(EntryTable::len).collect();
-    let table = concat(tables);
-    let count = table.len();
-    let unresolved = |values_len| values_len == 0 && count > 0;
-    let resolved = (!unresolved(table.kinds.len())).then(|| table.kinds.iter().map(|kind| *kind != 0));
-    let nulls = match resolved {
-        Some(resolved) => NullBuffer::from(resolved.collect::<Vec<_>>()),
-        None => NullBuffer::new_null(count),
-    };
-    let or_zeros = |values: Vec<u64>| {
-        if unresolved(values.len()) {
-            vec![0; count]
-        } else {
-            values
-        }
-    };
-    let kinds = if unresolved(table.kinds.len()) {
-        vec![0; count]
-    } else {
-        table.kinds
-    };
-    let children: Vec<ArrayRef> = vec![
-        Arc::new(FixedSizeBinaryArray::new(
-            kind.len_in_bytes() as i32,
-            Buffer::from_vec(table.oids),
-            None,
-        )),
-        Arc::new(UInt8Array::new(kinds.into(), Some(nulls.clone()))),
-        Arc::new(UInt64Array::new(or_zeros(table.sizes).into(), Some(nulls))),
-        Arc::new(UInt64Array::new(table.offsets.into(), None)),
-        Arc::new(UInt32Array::new(table.crc32s.into(), None)),
-    ];
-    list_of(
-        schema::list_fields(kind, column::OBJECTS),
-        lengths.into_iter(),
-        children,
-    )
+fn push_objects(layout: &mut Layout, tables: Vec<EntryTable>, width: usize) -> Result<(), String> {
+    let count = layout.structs(tables.iter().map(EntryTable::len))?;
+    let mut table = concat(tables);
+    if table.kinds.is_empty() {
+        table.kinds = vec![0; count];
+        table.sizes = vec![0; count];
+    }
+    let is_resolved = table.kinds.iter().map(|kind| *kind != 0).collect::<Valid>();
+    layout.joined_ids(table.oids, width);
+    layout.nullable(&is_resolved);
+    layout.buffer(table.kinds);
+    layout.nullable(&is_resolved);
+    layout.buffer(table.sizes);
+    layout.node(count);
+    layout.buffer(table.offsets);
+    layout.node(count);
+    layout.buffer(table.crc32s);
+    Ok(())
 }
 
 /// Joins tables one after the other (each stays sorted in itself). A single one is moved, not copied.
@@ -342,31 +167,206 @@ fn concat(tables: Vec<EntryTable>) -> EntryTable {
     all
 }
 
-fn commits_array(commits: Vec<CommitRows>, kind: Kind) -> Result<ArrayRef, String> {
-    let lengths: Vec<_> = commits.iter().map(CommitRows::len).collect();
-    let fields = schema::list_fields(kind, column::COMMITS);
-    list_of(fields, lengths.into_iter(), commit_rows::arrays(commits, kind))
+/// Adds the `index` column. A single value is moved, not copied.
+fn push_indexes(layout: &mut Layout, indexes: Vec<Option<Vec<u8>>>) {
+    layout.nullable(&indexes.iter().map(Option::is_some).collect());
+    let (mut bytes, mut offsets) = (vec![], vec![0i64]);
+    for mut index in indexes.into_iter().map(Option::unwrap_or_default) {
+        match bytes.is_empty() {
+            true => bytes = index,
+            false => bytes.append(&mut index),
+        }
+        offsets.push(bytes.len() as i64);
+    }
+    layout.buffer(offsets);
+    layout.buffer(bytes);
+}
+
+/// Adds the last column, whose data buffer stays a promise: its bytes are copied behind the rest.
+fn push_packs(layout: &mut Layout, rows: &[Row], part_len: u64) -> Result<(), String> {
+    let mut list_ends = vec![];
+    let mut part_offsets = vec![0i64];
+    let mut end = 0u64;
+    for row in rows {
+        let mut left = row.pack.map_or(0, |pack| pack.len);
+        while left > 0 {
+            let part = left.min(part_len);
+            (end, left) = (end + part, left - part);
+            part_offsets.push(end as i64);
+        }
+        list_ends.push(part_offsets.len() - 1);
+    }
+    let parts = part_offsets.len() - 1;
+    if i32::try_from(parts).is_err() {
+        return Err("too many pack parts".into());
+    }
+    layout.nullable(&rows.iter().map(|row| row.pack.is_some()).collect());
+    layout.offsets(list_ends.into_iter());
+    layout.node(parts);
+    layout.buffer(part_offsets);
+    layout.promise(end);
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use gix_hash::ObjectId;
+
     use super::*;
     use crate::{
         format::{
             CommitId, HEAD_LEN,
             batch::Batch,
-            footer::{BlockRef, RefsState, Totals},
+            commit::{self, EncodedCommit},
+            commit_rows::CommitRow,
+            footer::{Footer, RefsState, Totals},
             ident::Ident,
-            row::{PackMeta, RowKind},
+            row::{PackMeta, Proof, RefRow, RowKind},
         },
         media::MemMedium,
     };
+
+    /// Returns a commit of the columns, and the batch that a reader finds where it lies; without packs and footer.
+    fn store(columns: Columns) -> (EncodedCommit, MemMedium, Batch) {
+        let footer = Footer {
+            ident: Ident {
+                object_format: Kind::Sha1,
+                uuid: "u".into(),
+                generation: 1,
+            },
+            sequence: 1,
+            commit_id: CommitId::NONE,
+            blocks: vec![],
+            refs: RefsState::default(),
+            totals: Totals::default(),
+            policy: vec![],
+        };
+        let commit = commit::encode(columns, HEAD_LEN, CommitId::NONE, &[], footer, 0, None);
+        let mut bytes = vec![0; HEAD_LEN as usize];
+        bytes.extend_from_slice(&commit.metadata);
+        for chunk in &commit.columns {
+            bytes.extend_from_slice(chunk);
+        }
+        bytes.resize(bytes.len() + (8 << 10), 0);
+        let medium = MemMedium::new(bytes);
+        let batch = Batch::load(&medium, commit.footer.blocks[0], Kind::Sha1).unwrap();
+        (commit, medium, batch)
+    }
 
     fn row_with_pack(txn: u64, len: u64) -> Row {
         let id = ObjectId::Sha1([txn as u8; 20]);
         Row {
             pack: Some(PackMeta { len, id }),
             ..Row::new(txn, 0, RowKind::Push)
+        }
+    }
+
+    fn id(n: u8) -> ObjectId {
+        ObjectId::Sha1([n; 20])
+    }
+
+    fn commit_row(n: u8, parents: &[u8], author: Option<&str>) -> CommitRow {
+        CommitRow {
+            oid: id(n),
+            tree: id(200),
+            parents: parents.iter().map(|parent| id(*parent)).collect(),
+            author: author.map(Into::into),
+            committed_at: -i64::from(n),
+            generation: u32::from(n),
+        }
+    }
+
+    /// Returns a table of so many objects, of which every third is not resolved; or none is.
+    fn table(first: u8, count: usize, is_resolved: bool) -> EntryTable {
+        let ids = (0..count).flat_map(|n| [[first].repeat(16), (n as u32).to_be_bytes().to_vec()].concat());
+        let numbers = || (0..count as u64).map(|n| n + u64::from(first));
+        EntryTable {
+            oids: ids.collect(),
+            oid_len: 20,
+            kinds: if is_resolved {
+                numbers().map(|n| (n % 3) as u8).collect()
+            } else {
+                vec![]
+            },
+            sizes: if is_resolved {
+                numbers().map(|n| n * (n % 3).min(1)).collect()
+            } else {
+                vec![]
+            },
+            offsets: numbers().map(|n| n << 33).collect(),
+            crc32s: numbers().map(|n| n as u32).collect(),
+        }
+    }
+
+    /// Values of all columns, in rows that have them and rows that do not, few and many.
+    #[test]
+    fn rows_come_back_out_of_the_columns() {
+        let edit = |name: &str, old: Option<u8>, new: Option<u8>, symref: Option<&str>| RefRow {
+            name: name.into(),
+            old_oid: old.map(id),
+            new_oid: new.map(id),
+            symref: symref.map(Into::into),
+            peeled_oid: None,
+        };
+        let full = |objects: EntryTable| Row {
+            actor: Some("\u{e9}".into()),
+            proof: Proof::Closed,
+            settings: vec![("key".into(), b"\xff".to_vec()), ("".into(), vec![])],
+            refs: vec![
+                edit("refs/heads/a", None, Some(3), None),
+                edit("refs/heads/b", Some(3), None, Some("refs/heads/a")),
+            ],
+            objects,
+            commits: [
+                commit_row(1, &[], None),
+                commit_row(2, &[1], Some("A <a@b>")),
+                commit_row(3, &[1, 2, 9], None),
+            ]
+            .into_iter()
+            .collect(),
+            covers: Some((0, 1 << 50)),
+            index: Some(b"an index".to_vec()),
+            ..row_with_pack(1, 77)
+        };
+        let empty = || Row::new(2, -5, RowKind::Checkpoint);
+        let last = || Row {
+            commits: [commit_row(4, &[3], Some("B"))].into_iter().collect(),
+            index: Some(vec![7; 40_000]),
+            ..row_with_pack(3, 1)
+        };
+        let many: Vec<Row> = (0..20).map(|_| empty()).collect();
+        for rows in [
+            vec![],
+            vec![full(table(1, 3, true))],
+            vec![full(table(1, 3, false))],
+            vec![empty()],
+            vec![full(table(1, 5000, true)), empty(), last()],
+            vec![
+                empty(),
+                full(table(1, 2, false)),
+                full(table(2, 9, true)),
+                empty(),
+                last(),
+            ],
+            [many.clone(), vec![last()], many].concat(),
+        ] {
+            let columns = encode(rows.clone(), Kind::Sha1).unwrap();
+            assert_eq!(
+                columns.chunks.iter().map(|chunk| chunk.len() as u64).sum::<u64>(),
+                columns.pack_at
+            );
+            let (_, medium, batch) = store(columns);
+            let found = batch.rows(&medium).unwrap();
+            assert_eq!(found.len(), rows.len());
+            for (mut found, mut expected) in found.into_iter().zip(rows) {
+                for table in [&mut found.objects, &mut expected.objects] {
+                    if table.kinds.iter().all(|kind| *kind == 0) {
+                        (table.kinds, table.sizes) = (vec![], vec![]);
+                    }
+                    table.oid_len = 20;
+                }
+                assert_eq!(format!("{found:?}"), format!("{expected:?}"));
+            }
         }
     }
 
@@ -380,30 +380,8 @@ mod tests {
                 Row::new(2, 0, RowKind::Push),
                 row_with_pack(3, lens[1]),
             ];
-            let columns = encode_within(rows, Kind::Sha1, usize::MAX, part_len).unwrap();
-            let footer = crate::format::footer::Footer {
-                ident: Ident {
-                    object_format: Kind::Sha1,
-                    uuid: "u".into(),
-                    generation: 1,
-                },
-                sequence: 1,
-                commit_id: CommitId::NONE,
-                blocks: vec![],
-                refs: RefsState::default(),
-                totals: Totals::default(),
-                policy: vec![],
-            };
-            let commit = crate::format::commit::encode(columns, HEAD_LEN, CommitId::NONE, &[], footer, 0, None);
-            let mut bytes = vec![0; HEAD_LEN as usize];
-            bytes.extend_from_slice(&commit.metadata);
-            for chunk in &commit.columns {
-                bytes.extend_from_slice(chunk);
-            }
-            bytes.resize(bytes.len() + (8 << 10), 0);
-            let block: BlockRef = commit.footer.blocks[0];
-            let medium = MemMedium::new(bytes);
-            let packs = Batch::load(&medium, block, Kind::Sha1).unwrap().packs(&medium).unwrap();
+            let (commit, medium, batch) = store(encode_within(rows, Kind::Sha1, usize::MAX, part_len).unwrap());
+            let packs = batch.packs(&medium).unwrap();
             let found: Vec<_> = packs.iter().map(|pack| (pack.txn, pack.at, pack.len)).collect();
             let second_at = commit.pack_at + lens[0];
             assert_eq!(found, [(1, commit.pack_at, lens[0]), (3, second_at, lens[1])]);

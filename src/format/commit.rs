@@ -5,7 +5,7 @@ use arrow_buffer::Buffer;
 use super::{
     CommitId, align_up,
     columns::Columns,
-    footer::{BlockRef, Footer, LAST_BODY_LEN},
+    footer::{BlockRef, Footer},
     geometry::{self, section_sum},
 };
 
@@ -93,7 +93,7 @@ pub fn encode_with(
     footer.blocks.push(BlockRef {
         offset: at,
         metadata_len,
-        body_len: LAST_BODY_LEN,
+        body_len: 0,
         level,
     });
     let unfinished = footer.unfinished();

@@ -1,17 +1,17 @@
 //! The commits of a row, as they stand in the `commits` column: field by field.
 
-use std::sync::Arc;
-
 use arrow_array::{
-    Array, ArrayRef, BinaryArray, FixedSizeBinaryArray, ListArray, StructArray, TimestampSecondArray, UInt32Array,
+    Array, BinaryArray, FixedSizeBinaryArray, ListArray, StructArray,
     cast::AsArray,
     types::{TimestampSecondType, UInt32Type},
 };
-use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer};
 use bstr::BString;
-use gix_hash::{Kind, ObjectId, oid};
+use gix_hash::{ObjectId, oid};
 
-use super::{batch::object_id, schema};
+use super::{
+    batch::object_id,
+    layout::{Layout, Valid},
+};
 use crate::pack::find_sorted;
 
 /// One commit.
@@ -151,6 +151,33 @@ impl CommitRows {
         oid::from_bytes_unchecked(&ids[at * width..(at + 1) * width])
     }
 
+    /// Adds the `commits` column. Elements of a single row are moved, not copied.
+    ///
+    /// # Errors
+    /// Fails where offsets of 32 bits do not suffice.
+    pub(super) fn push_all(rows: Vec<CommitRows>, layout: &mut Layout, width: usize) -> Result<(), String> {
+        layout.structs(rows.iter().map(CommitRows::len))?;
+        let mut rows = rows.into_iter().filter(|commits| !commits.is_empty());
+        let mut all = rows.next().unwrap_or_default();
+        rows.for_each(|next| all.append(next));
+        let count = all.len();
+        layout.joined_ids(all.oids, width);
+        layout.joined_ids(all.trees, width);
+        layout.node(count);
+        layout.offsets(all.parent_ends.into_iter());
+        layout.joined_ids(all.parents, width);
+        let has_author = |at: usize| all.author_ends[at] > before(&all.author_ends, at);
+        let have_authors: Valid = (0..count).map(has_author).collect();
+        layout.nullable(&have_authors);
+        layout.offsets(all.author_ends.into_iter());
+        layout.buffer(all.authors);
+        layout.node(count);
+        layout.buffer(all.times);
+        layout.node(count);
+        layout.buffer(all.generations);
+        Ok(())
+    }
+
     fn append(&mut self, mut next: CommitRows) {
         let (parents, authors) = (self.parent_count(), self.authors.len());
         self.oids.append(&mut next.oids);
@@ -184,40 +211,6 @@ fn before(ends: &[usize], at: usize) -> usize {
     at.checked_sub(1).map_or(0, |before| ends[before])
 }
 
-/// Builds the elements of the `commits` column. Those of a single row are moved, not copied.
-///
-/// # Panics
-/// Panics where offsets of 32 bits do not suffice.
-pub(super) fn arrays(rows: Vec<CommitRows>, kind: Kind) -> Vec<ArrayRef> {
-    let mut rows = rows.into_iter().filter(|commits| !commits.is_empty());
-    let mut all = rows.next().unwrap_or_default();
-    rows.for_each(|next| all.append(next));
-    let ids = |ids| FixedSizeBinaryArray::new(kind.len_in_bytes() as i32, Buffer::from_vec(ids), None);
-    let lengths = |ends: &[usize]| {
-        let starts = std::iter::once(0).chain(ends.iter().copied());
-        OffsetBuffer::<i32>::from_lengths(ends.iter().zip(starts).map(|(end, start)| end - start))
-    };
-    let author_offsets = lengths(&all.author_ends);
-    let authors = NullBuffer::from_iter(author_offsets.lengths().map(|len| len > 0));
-    vec![
-        Arc::new(ids(all.oids)),
-        Arc::new(ids(all.trees)),
-        Arc::new(ListArray::new(
-            schema::item(schema::oid_type(kind)),
-            lengths(&all.parent_ends),
-            Arc::new(ids(all.parents)),
-            None,
-        )),
-        Arc::new(BinaryArray::new(
-            author_offsets,
-            Buffer::from_vec(all.authors),
-            Some(authors),
-        )),
-        Arc::new(TimestampSecondArray::from(all.times).with_timezone("UTC")),
-        Arc::new(UInt32Array::from(all.generations)),
-    ]
-}
-
 /// Returns the commits of a row, from the elements that it has of the column.
 pub(super) fn from_array(commits: &StructArray) -> CommitRows {
     let ids = |column: usize| -> &FixedSizeBinaryArray { commits.column(column).as_fixed_size_binary() };
@@ -237,44 +230,4 @@ pub(super) fn from_array(commits: &StructArray) -> CommitRows {
         all.set_generation(at, generations.value(at));
     }
     all
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn row(n: u8, parents: &[u8], author: Option<&str>) -> CommitRow {
-        let id = |n: u8| ObjectId::from_bytes_or_panic(&[n; 20]);
-        CommitRow {
-            oid: id(n),
-            tree: id(200),
-            parents: parents.iter().map(|parent| id(*parent)).collect(),
-            author: author.map(Into::into),
-            committed_at: -i64::from(n),
-            generation: u32::from(n),
-        }
-    }
-
-    #[test]
-    fn commits_of_several_rows_come_back_out_of_the_column() {
-        let first = [
-            row(1, &[], None),
-            row(2, &[1], Some("A <a@b>")),
-            row(3, &[1, 2, 9], None),
-        ];
-        let second = [row(4, &[3], Some("\u{e9}"))];
-        let rows = vec![
-            CommitRows::default(),
-            first.iter().cloned().collect(),
-            second.iter().cloned().collect(),
-        ];
-        let fields = schema::list_fields(Kind::Sha1, schema::column::COMMITS);
-        let column = StructArray::new(fields, arrays(rows, Kind::Sha1), None);
-        let back = from_array(&column);
-        assert_eq!(back.iter().collect::<Vec<_>>(), [&first[..], &second].concat());
-        assert_eq!(from_array(&column.slice(3, 1)).get(0), second[0]);
-        assert_eq!(back.find(&second[0].oid), Some(3));
-        assert_eq!(back.find(&row(9, &[], None).oid), None);
-        assert!(from_array(&column.slice(0, 0)).is_empty());
-    }
 }

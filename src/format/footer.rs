@@ -11,8 +11,7 @@
 use std::sync::OnceLock;
 
 use arrow_ipc::{Block, FooterBuilder, MetadataVersion, Schema, convert::IpcSchemaEncoder};
-use bstr::ByteSlice;
-use flatbuffers::{FlatBufferBuilder, WIPOffset};
+use flatbuffers::{FlatBufferBuilder, UOffsetT, WIPOffset};
 use gix_hash::Kind;
 
 use super::{
@@ -119,22 +118,13 @@ pub struct Footer {
 impl Footer {
     /// Returns the footer as it stands in the file, trailer included.
     pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = self.unsealed(&self.commit_id.to_string());
-        seal(&mut bytes);
-        bytes
+        self.unfinished().finish(self)
     }
 
     /// Returns the footer as it stands in the file, but for what follows from how long it is: commit id, the length of the last
-    /// block, which is [`LAST_BODY_LEN`], and digest.
+    /// block, and digest.
     pub(super) fn unfinished(&self) -> Unfinished {
-        let bytes = self.unsealed(UNKNOWN_COMMIT);
-        let places = only(&bytes, UNKNOWN_COMMIT.as_bytes()).zip(only(&bytes, &LAST_BODY_LEN.to_le_bytes()));
-        Unfinished { bytes, places }
-    }
-
-    /// Returns the footer with zeros for its digest.
-    fn unsealed(&self, commit_id: &str) -> Vec<u8> {
-        let fbb = self.flatbuffer(commit_id);
+        let (fbb, commit_id, blocks) = self.flatbuffer();
         let flatbuffer = fbb.finished_data();
         let len = (flatbuffer.len() + DIGEST_LEN + TRAILER_LEN).next_multiple_of(8);
         let mut bytes = Vec::with_capacity(len);
@@ -142,17 +132,24 @@ impl Footer {
         bytes.resize(len - TRAILER_LEN, 0);
         bytes.extend_from_slice(&(bytes.len() as i32).to_le_bytes());
         bytes.extend_from_slice(END_MAGIC);
-        bytes
+        // An offset is the distance from the end; strings and vectors start with their length.
+        let elements_at = |offset: UOffsetT| flatbuffer.len() - offset as usize + 4;
+        Unfinished {
+            commit_id_at: elements_at(commit_id),
+            blocks_at: elements_at(blocks),
+            bytes,
+        }
     }
 
-    fn flatbuffer(&self, commit_id: &str) -> FlatBufferBuilder<'static> {
+    /// Returns the flatbuffer, and the offsets of the commit id and the blocks.
+    fn flatbuffer(&self) -> (FlatBufferBuilder<'static>, UOffsetT, UOffsetT) {
         let (mut fbb, schema) = with_schema(self.ident.object_format);
+        let commit_id = fbb.create_string(&self.commit_id.to_string());
         let policy = (!self.policy.is_empty()).then(|| (KEY_POLICY, encode_policy(&self.policy)));
         let metadata = [
             (KEY_UUID, self.ident.uuid.clone()),
             (KEY_GENERATION, self.ident.generation.to_string()),
             (KEY_SEQUENCE, self.sequence.to_string()),
-            (KEY_COMMIT, commit_id.to_owned()),
             (KEY_REFS, encode_refs(&self.refs)),
             (
                 KEY_LEVELS,
@@ -166,7 +163,12 @@ impl Footer {
         let metadata: Vec<_> = metadata
             .into_iter()
             .chain(policy)
-            .map(|(key, value)| key_value(&mut fbb, key, &value))
+            .map(|(key, value)| (key, fbb.create_string(&value)))
+            .chain([(KEY_COMMIT, commit_id)])
+            .collect();
+        let metadata: Vec<_> = metadata
+            .into_iter()
+            .map(|(key, value)| key_value(&mut fbb, key, value))
             .collect();
         let metadata = fbb.create_vector(&metadata);
         let blocks: Vec<Block> = self.blocks.iter().map(encode_block).collect();
@@ -180,7 +182,7 @@ impl Footer {
         footer.add_custom_metadata(metadata);
         let footer = footer.finish();
         fbb.finish(footer, None);
-        fbb
+        (fbb, commit_id.value(), blocks.value())
     }
 
     /// Parses the flatbuffer and digest of a footer, without its trailer.
@@ -246,16 +248,13 @@ impl Footer {
     }
 }
 
-/// Stands for the length of the body that the footer is in while that is not known. No other number in a footer is as large.
-pub(super) const LAST_BODY_LEN: u64 = 0x7a6e_6970_7079_3f3f;
-/// Stands for the commit id, as long as one in hex.
-const UNKNOWN_COMMIT: &str = "????????????????????????????????????????????????????????????????";
-
 /// A footer that is complete but for what follows from its length.
 pub(super) struct Unfinished {
     bytes: Vec<u8>,
-    /// Where commit id and length go; `None` where a text in the footer looks like what stands for them.
-    places: Option<(usize, usize)>,
+    /// Where the commit id is, in hex.
+    commit_id_at: usize,
+    /// Where the first block is.
+    blocks_at: usize,
 }
 
 impl Unfinished {
@@ -264,22 +263,17 @@ impl Unfinished {
         self.bytes.len() as u64
     }
 
-    /// Returns the bytes of `footer`, which is what this one was made of, with commit id and length filled in.
+    /// Returns the bytes of `footer`, which is what this one was made of, but for its commit id and last block.
     pub fn finish(mut self, footer: &Footer) -> Vec<u8> {
-        let (Some((commit_id_at, body_len_at)), Some(last)) = (self.places, footer.blocks.last()) else {
-            return footer.encode();
-        };
         let commit_id = footer.commit_id.to_string();
-        self.bytes[commit_id_at..][..commit_id.len()].copy_from_slice(commit_id.as_bytes());
-        self.bytes[body_len_at..][..8].copy_from_slice(&last.body_len.to_le_bytes());
+        self.bytes[self.commit_id_at..][..commit_id.len()].copy_from_slice(commit_id.as_bytes());
+        if let Some((last, before)) = footer.blocks.split_last() {
+            let Block(block) = encode_block(last);
+            self.bytes[self.blocks_at + before.len() * block.len()..][..block.len()].copy_from_slice(&block);
+        }
         seal(&mut self.bytes);
         self.bytes
     }
-}
-
-/// Returns where `needle` is, if it is at one place only.
-fn only(bytes: &[u8], needle: &[u8]) -> Option<usize> {
-    bytes.find(needle).filter(|first| bytes.rfind(needle) == Some(*first))
 }
 
 /// Writes the digest of a footer.
@@ -528,14 +522,15 @@ mod tests {
 
     #[test]
     fn what_is_filled_in_later_is_where_it_belongs() {
-        for uuid in ["an-id", UNKNOWN_COMMIT] {
-            let mut finished = footer(3);
-            finished.ident.uuid = uuid.into();
+        for blocks in [1, 2, 3, 100] {
+            let finished = footer(blocks);
             let mut unfinished = finished.clone();
-            unfinished.blocks[2].body_len = LAST_BODY_LEN;
+            unfinished.commit_id = CommitId::NONE;
+            unfinished.blocks[blocks - 1].body_len = 0;
             let unfinished = unfinished.unfinished();
             assert_eq!(unfinished.footer_len(), finished.encode().len() as u64);
-            assert_eq!(unfinished.finish(&finished), finished.encode());
+            let bytes = unfinished.finish(&finished);
+            assert_eq!(Footer::decode(&bytes[..bytes.len() - TRAILER_LEN]).unwrap(), finished);
         }
     }
 

@@ -100,7 +100,10 @@ fn flatbuffer(
     let pairs: Vec<_> = pairs
         .into_iter()
         .chain(residence)
-        .map(|(key, value)| key_value(&mut fbb, key, &value))
+        .map(|(key, value)| {
+            let value = fbb.create_string(&value);
+            key_value(&mut fbb, key, value)
+        })
         .collect();
     let metadata = fbb.create_vector(&pairs);
     let ranges = fbb.create_vector(&columns.ranges);

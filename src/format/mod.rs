@@ -24,6 +24,7 @@ pub mod footer;
 pub mod geometry;
 pub mod head;
 pub mod ident;
+mod layout;
 pub mod object_index;
 pub mod recover;
 pub mod row;
@@ -126,9 +127,9 @@ pub fn align_up(n: u64) -> u64 {
 fn key_value<'a>(
     fbb: &mut flatbuffers::FlatBufferBuilder<'a>,
     key: &str,
-    value: &str,
+    value: flatbuffers::WIPOffset<&'a str>,
 ) -> flatbuffers::WIPOffset<arrow_ipc::KeyValue<'a>> {
-    let (key, value) = (fbb.create_string(key), fbb.create_string(value));
+    let key = fbb.create_string(key);
     let mut pair = arrow_ipc::KeyValueBuilder::new(fbb);
     pair.add_key(key);
     pair.add_value(value);

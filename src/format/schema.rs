@@ -121,17 +121,6 @@ pub fn schema(kind: Kind) -> SchemaRef {
         .clone()
 }
 
-/// Returns the fields of the structs that a list column holds.
-pub fn list_fields(kind: Kind, column: usize) -> Fields {
-    match schema(kind).field(column).data_type() {
-        DataType::List(item) => match item.data_type() {
-            DataType::Struct(fields) => fields.clone(),
-            _ => unreachable!("asked for columns of lists of structs"),
-        },
-        _ => unreachable!("asked for columns of lists of structs"),
-    }
-}
-
 fn make(kind: Kind) -> SchemaRef {
     let table = |fields| DataType::List(item(DataType::Struct(fields)));
     Arc::new(Schema::new(vec![

@@ -5,7 +5,9 @@ use std::{
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
+        mpsc::sync_channel,
     },
+    thread,
 };
 
 use anyhow::{Result, ensure};
@@ -125,21 +127,37 @@ impl Arm for Ours {
                 Ok(())
             }
             _ => in_threads(appenders, |nth| {
-                let mut appender = appender();
-                for pack in share(packs, appenders, nth) {
-                    let transaction = Transaction {
-                        packs: vec![take(pack)?],
-                        edits: if stage == Stage::Complete {
-                            vec![edit(pack)]
-                        } else {
-                            vec![]
-                        },
-                        ..Transaction::default()
-                    };
-                    let outcome = appender.commit(transaction)?;
-                    ensure!(outcome.written, "nothing was written");
+                let commit_all = |packs: &mut dyn Iterator<Item = Result<(&Pack, NewPack)>>| {
+                    let mut appender = appender();
+                    for next in packs {
+                        let (pack, new) = next?;
+                        let edits = match stage {
+                            Stage::Complete => vec![edit(pack)],
+                            Stage::Ack | Stage::Index => vec![],
+                        };
+                        let transaction = Transaction {
+                            packs: vec![new],
+                            edits,
+                            ..Transaction::default()
+                        };
+                        let outcome = appender.commit(transaction)?;
+                        ensure!(outcome.written, "nothing was written");
+                    }
+                    Ok(())
+                };
+                let mut mine = share(packs, appenders, nth).map(|pack| Ok((pack, take(pack)?)));
+                if stage == Stage::Ack {
+                    return commit_all(&mut mine);
                 }
-                Ok(())
+                // While a pack is on its way to the disk, the next one is read and hashed, as the peer's are after their writes.
+                thread::scope(|scope| {
+                    let (indexed, ready) = sync_channel(1);
+                    let committer = scope.spawn(move || commit_all(&mut ready.into_iter()));
+                    // A committer that failed takes no more.
+                    let _ = mine.try_for_each(|next| indexed.send(next));
+                    drop(indexed);
+                    committer.join().expect("no arm panics")
+                })
             }),
         })?;
         prove(&path, packs, stage)?;
