@@ -37,7 +37,7 @@ pub type OnCommit<'a> = dyn FnMut(ResolvedCommit<'_>) + Send + 'a;
 
 /// How to resolve a pack.
 pub struct ResolveOptions<'a> {
-    /// The most threads to use.
+    /// The most threads to use; 0 for as many as the machine runs at once.
     pub threads: usize,
     /// The largest object to build, in bytes.
     pub object_limit: u64,
@@ -56,7 +56,7 @@ pub struct ResolveOptions<'a> {
 impl Default for ResolveOptions<'_> {
     fn default() -> Self {
         ResolveOptions {
-            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            threads: 0,
             object_limit: 4 << 30,
             waiting_bytes: 64 << 20,
             check_pack_id: false,
@@ -165,10 +165,11 @@ pub fn resolve(
         }),
         failure: Mutex::new(None),
     };
-    let threads = if store.pack_len(pack)? < PARALLEL_FROM {
-        1
-    } else {
-        options.threads.max(1)
+    let threads = match options.threads {
+        _ if store.pack_len(pack)? < PARALLEL_FROM => 1,
+        // Not asked for before: the answer costs more than a small pack.
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        threads => threads,
     };
     let mut other_pack_id = None;
     std::thread::scope(|scope| {

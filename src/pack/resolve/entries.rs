@@ -8,8 +8,8 @@ use super::{
 };
 use crate::pack::{Kind, delta, header};
 
-/// Bytes read at once where an entry is not held.
-const CHUNK: usize = 256 * 1024;
+/// Bytes read at once where an entry is not held: few enough to be at hand for all that is done with them.
+const CHUNK: usize = 64 * 1024;
 /// No zlib stream grows by more than this factor: what claims to is damaged, and no memory is taken for it.
 pub(super) const MAX_INFLATION: u64 = 1032;
 

@@ -18,6 +18,8 @@ use crate::{
 const ROOTS_TAKEN: usize = 16;
 /// Objects without children from this size on are hashed while they are inflated, and never held.
 const STREAM_FROM: u64 = 8 << 20;
+/// As are those whose stored bytes are so many: memory for them would cost more than to take them in parts.
+const STREAM_FROM_STORED: u64 = 128 << 10;
 /// Why an object could not be resolved: the pack is damaged there, or reading failed altogether.
 pub(super) enum Trouble {
     /// The stored bytes are not those that the table is of.
@@ -140,7 +142,7 @@ impl<'a, 'b> Worker<'a, 'b> {
             self.shared.store.read_exact_at(self.shared.pack, start, &mut head)?;
             let entry = header::parse_entry_header(&head, self.shared.store.object_format())?;
             if let EntryKind::Base(Kind::Blob) = entry.kind
-                && entry.size >= STREAM_FROM
+                && (entry.size >= STREAM_FROM || end - start >= STREAM_FROM_STORED)
             {
                 self.stream(at, Kind::Blob, entry.size, entry.len)?;
                 return Ok((Kind::Blob, None));
