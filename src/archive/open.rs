@@ -28,7 +28,7 @@ use crate::{
     media::{Disk, DiskFile, LocalDisk, LockByte, Medium},
     policy::Policy,
     refs::{
-        Ref, Target, inline,
+        MAX_IN_A_ROW, Ref, Target, inline,
         view::{RefTable, RefView},
     },
 };
@@ -213,10 +213,10 @@ impl Snapshot {
         Ok(self.ref_view()?.holds(id))
     }
 
-    /// Follows symbolic references from `name` (at most 5) to an object. `None` where the end is unborn or a loop.
+    /// Follows symbolic references from `name`, as far as git does, to an object. `None` where the end is unborn or a loop.
     pub fn resolve_ref(&self, name: &BStr) -> Result<Option<ObjectId>> {
         let mut name = name.to_owned();
-        for _ in 0..=5 {
+        for _ in 0..MAX_IN_A_ROW {
             match self.find_ref(name.as_bstr())? {
                 Some(Target::Object { oid, .. }) => return Ok(Some(oid)),
                 Some(Target::Symbolic(next)) => name = next,

@@ -3,11 +3,8 @@
 use bstr::{BStr, BString, ByteSlice};
 use gix_hash::oid;
 
-use super::{EditResult, Expected, RefEdit, Rejection, Target, inline::Changes, name, view::RefView};
+use super::{EditResult, Expected, MAX_IN_A_ROW, RefEdit, Rejection, Target, inline::Changes, name, view::RefView};
 use crate::error::Result;
-
-/// git follows symbolic references at most this deep.
-const MAX_SYMREF_DEPTH: usize = 5;
 
 /// Tells why an edit of a reference is not allowed; the value is the one that it holds.
 pub type Forbids<'a> = dyn Fn(&RefEdit, Option<&Target>) -> Result<Option<Rejection>> + 'a;
@@ -210,7 +207,8 @@ fn check_symref(view: &RefView, changes: &Changes, name: &BStr, target: &BStr) -
         return Err(format!("HEAD must name a branch below refs/heads/, not '{target}'"));
     }
     let mut at = target.to_owned();
-    for _ in 0..MAX_SYMREF_DEPTH {
+    let above = levels_above(view, changes, name);
+    for _ in above + 1..MAX_IN_A_ROW {
         if at == name {
             return Err(format!("'{name}' would refer to itself"));
         }
@@ -220,8 +218,34 @@ fn check_symref(view: &RefView, changes: &Changes, name: &BStr, target: &BStr) -
         }
     }
     Err(format!(
-        "'{target}' is symbolic too, more than {MAX_SYMREF_DEPTH} levels deep"
+        "with '{name}' naming '{target}', more than {MAX_IN_A_ROW} references would follow each other: git does not read that"
     ))
+}
+
+/// Returns how many symbolic references lead to `name`, one by way of the other, on the longest way.
+fn levels_above(view: &RefView, changes: &Changes, name: &BStr) -> usize {
+    let mut links = view.all();
+    for (name, target) in changes {
+        match target {
+            Some(target) => links.insert(name.clone(), target.clone()),
+            None => links.remove(name),
+        };
+    }
+    links.retain(|_, target| matches!(target, Target::Symbolic(_)));
+    let mut level = vec![name.to_owned()];
+    for above in 0..MAX_IN_A_ROW {
+        let leads_here = |target: &Target| matches!(target, Target::Symbolic(to) if level.contains(to));
+        let next: Vec<_> = links
+            .iter()
+            .filter(|(_, target)| leads_here(target))
+            .map(|(name, _)| name.clone())
+            .collect();
+        if next.is_empty() {
+            return above;
+        }
+        level = next;
+    }
+    MAX_IN_A_ROW
 }
 
 /// Lets HEAD name a branch that exists, where the transaction took its branch away or brings the first branches.

@@ -8,6 +8,9 @@ pub mod view;
 use bstr::BString;
 use gix_hash::ObjectId;
 
+/// git reads at most so many references in a row (SYMREF_MAXDEPTH): symbolic ones, and the one with the object.
+pub const MAX_IN_A_ROW: usize = 5;
+
 /// What a reference holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {

@@ -213,3 +213,62 @@ fn a_tag_moved_or_made_is_peeled() {
     );
     assert_same_refs(&s, "moving tags");
 }
+
+/// R10: references follow each other as far as git reads them, whichever is made first, and never in a circle.
+#[test]
+fn r10_symbolic_references_follow_each_other_as_far_as_in_git() {
+    let s = fixture("sha1");
+    let make = |name: &str, to: &str| {
+        let ran = s.sh(
+            "",
+            &format!("echo symref-create {name} {to} | znippy refs update --stdin app"),
+        );
+        assert!(ran.code <= 1, "{}", ran.stderr);
+        ran.code == 0
+    };
+    let git_reads = |name: &str| s.sh("bare.git", &format!("git rev-parse -q --verify {name}")).code == 0;
+    // From the branch upwards: each new one names the one before.
+    let mut to = "refs/heads/main".to_string();
+    for n in 1.. {
+        let name = format!("refs/up/{n}");
+        s.ok("bare.git", &format!("git symbolic-ref {name} {to}"));
+        assert_eq!(make(&name, &to), git_reads(&name), "{name}");
+        if !git_reads(&name) {
+            break;
+        }
+        to = name;
+    }
+    // From the top downwards: each new one takes those before further from their end.
+    for n in 1.. {
+        let (name, to) = (format!("refs/down/{n}"), format!("refs/down/{}", n + 1));
+        s.ok(
+            "bare.git",
+            &format!("git symbolic-ref {name} {to} && git update-ref {to} refs/heads/main"),
+        );
+        let git_reads_the_first = git_reads("refs/down/1");
+        s.ok("bare.git", &format!("git update-ref -d {to}"));
+        assert_eq!(make(&name, &to), git_reads_the_first, "{name}");
+        if !git_reads_the_first {
+            break;
+        }
+    }
+    // In circles of one, two and three.
+    assert!(make("refs/o/a", "refs/o/b") && make("refs/o/b", "refs/o/c"));
+    for (name, to) in [
+        ("refs/o/x", "refs/o/x"),
+        ("refs/o/c", "refs/o/b"),
+        ("refs/o/c", "refs/o/a"),
+    ] {
+        assert!(!make(name, to), "{name} -> {to}");
+    }
+    let values = |command: &str| {
+        let lines = s
+            .ok("", &format!("{command} | grep '[0-9a-f]\\{{40\\}}.*refs/up/'"))
+            .stdout;
+        assert!(!lines.is_empty());
+        lines
+    };
+    let expected = values("git ls-remote bare.git");
+    assert_eq!(values("znippy refs list app"), expected);
+    assert_eq!(values("git ls-remote znippy::$PWD/app"), expected);
+}

@@ -124,3 +124,51 @@ fn r10_edits_are_judged_by_gits_rules() {
         Some(oid(2))
     );
 }
+
+/// R10: a circle of symbolic references that another program left ends where it is followed, and can be undone.
+#[test]
+fn r10_a_circle_that_is_there_is_survived() {
+    let sandbox = Sandbox::new();
+    let path = sandbox.archive(1);
+    let link = |name: &str, to: &str| (name.into(), Some(Target::Symbolic(to.into())));
+    let changes = [
+        link("refs/heads/a", "refs/heads/b"),
+        link("refs/heads/b", "refs/heads/a"),
+        link("HEAD", "refs/heads/a"),
+    ];
+    let mut policy = WritePolicy::default();
+    writer::with_writer(&path, None, &mut policy, |writer, policy| {
+        let addition = prepare::Addition {
+            changes: changes.into_iter().collect(),
+            ..prepare::Addition::default()
+        };
+        writer.append(addition, policy)
+    })
+    .unwrap();
+    let snapshot = Snapshot::open(&path).unwrap();
+    for name in ["HEAD", "refs/heads/a", "refs/heads/b"] {
+        assert_eq!(snapshot.resolve_ref(name.into()).unwrap(), None, "{name}");
+    }
+    assert_eq!(snapshot.refs().unwrap().len(), 4);
+    let mend = |edit| {
+        let transaction = Transaction {
+            edits: vec![edit],
+            ..Transaction::default()
+        };
+        commit(&path, transaction, WritePolicy::default()).unwrap()
+    };
+    let symbolic = RefEdit {
+        new: Some(Target::Symbolic("refs/heads/a".into())),
+        ..set("refs/heads/c", 1)
+    };
+    assert!(
+        matches!(mend(symbolic).results[0], EditResult::Rejected(_)),
+        "nothing more leads there"
+    );
+    assert!(matches!(
+        mend(set("refs/heads/b", 1)).results[0],
+        EditResult::Applied { .. }
+    ));
+    let snapshot = Snapshot::open(&path).unwrap();
+    assert_eq!(snapshot.resolve_ref("HEAD".into()).unwrap(), Some(oid(1)));
+}

@@ -6,7 +6,7 @@ use bstr::{BString, ByteSlice};
 use gix_hash::ObjectId;
 use znippy::{
     archive::Snapshot,
-    refs::{Expected, RefEdit, Target},
+    refs::{Expected, MAX_IN_A_ROW, RefEdit, Target},
 };
 
 use super::{
@@ -14,9 +14,6 @@ use super::{
     plan::{New, Old, Step},
 };
 use crate::cli::exit;
-
-/// Symbolic references are followed this far, as in git.
-const MAX_DEPTH: usize = 5;
 
 /// The edits for a snapshot.
 #[derive(Default)]
@@ -88,7 +85,7 @@ impl Passed {
         deref: bool,
     ) -> anyhow::Result<(BString, Option<Target>)> {
         let mut at = name.clone();
-        for _ in 0..=MAX_DEPTH {
+        for _ in 0..MAX_IN_A_ROW {
             match snapshot.find_ref(at.as_bstr())? {
                 Some(Target::Symbolic(target)) if deref => {
                     self.links.insert(at, target.clone());

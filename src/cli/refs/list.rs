@@ -5,13 +5,10 @@ use std::{collections::HashMap, ffi::OsString, os::unix::ffi::OsStrExt, path::Pa
 use bstr::{BStr, ByteSlice};
 use gix_hash::ObjectId;
 use serde::Serialize;
-use znippy::refs::{Ref, Target};
+use znippy::refs::{MAX_IN_A_ROW, Ref, Target};
 
 use super::glob;
 use crate::cli::{Done, exit::Exit, open, output::Output};
-
-/// Symbolic references are followed this far, as in git.
-const MAX_DEPTH: usize = 5;
 
 /// List references as `git ls-remote --symref` does
 ///
@@ -75,7 +72,7 @@ pub fn run(args: &Args, output: &mut Output) -> Done {
 
 /// Returns the object that `target` leads to, and what that object finally points at if it is a tag.
 fn object<'a>(mut target: &'a Target, by_name: &HashMap<&'a BStr, &'a Target>) -> Option<(ObjectId, Option<ObjectId>)> {
-    for _ in 0..=MAX_DEPTH {
+    for _ in 0..MAX_IN_A_ROW {
         match target {
             Target::Object { oid, peeled } => return Some((*oid, *peeled)),
             Target::Symbolic(name) => target = by_name.get(name.as_bstr())?,
@@ -137,8 +134,8 @@ mod tests {
             by_name.insert(names[n].as_str().into(), &links[n - 1]);
         }
         assert_eq!(object(&links[0], &by_name), Some((oid, None)));
-        assert_eq!(object(&links[4], &by_name), Some((oid, None)));
-        assert_eq!(object(&links[5], &by_name), None, "six steps are too many");
+        assert_eq!(object(&links[3], &by_name), Some((oid, None)));
+        assert_eq!(object(&links[4], &by_name), None, "git reads five references, not six");
         by_name.insert("refs/0".into(), &links[1]);
         assert_eq!(object(&links[0], &by_name), None, "a circle");
         by_name.remove(&BStr::new("refs/0"));
