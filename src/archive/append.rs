@@ -37,7 +37,7 @@ use crate::{
 /// Pack files up to this size are read whole, so that their commit is written with one call.
 const SINGLE_WRITE: u64 = 4 << 20;
 const COPY_CHUNK: usize = 1 << 20;
-/// Packs up to this size are put together before they are written.
+/// Buffers up to this size are put together before they are written.
 const SMALL: usize = 16 << 10;
 
 /// Where the bytes of a pack come from.
@@ -190,14 +190,20 @@ pub fn write(
         at: commit.at,
         pieces: vec![],
         len: 0,
+        room: (commit.end() - commit.at).min(2 * SMALL as u64) as usize,
         single: total <= SINGLE_WRITE,
     };
-    feed.borrow(&commit.metadata);
-    commit.columns.iter().for_each(|chunk| feed.borrow(chunk));
+    feed.copy(&commit.metadata);
+    for chunk in &commit.columns {
+        match chunk.len() {
+            ..=SMALL => feed.copy(chunk),
+            _ => feed.borrow(chunk),
+        }
+    }
     let mut done = 0;
     for pack in packs {
         match pack {
-            PackSource::Memory(pack) if pack.bytes().len() > SMALL || packs.len() == 1 => feed.borrow(pack.bytes()),
+            PackSource::Memory(pack) if pack.bytes().len() > SMALL => feed.borrow(pack.bytes()),
             pack => pack.copy(file, path, |bytes| {
                 feed.copy(bytes);
                 done += bytes.len() as u64;
@@ -210,8 +216,8 @@ pub fn write(
             on_copy(done, total);
         }
     }
-    feed.borrow(&[0; ALIGN as usize][..(commit.footer_at - commit.pack_end) as usize]);
-    feed.borrow(&commit.footer_bytes);
+    feed.copy(&[0; ALIGN as usize][..(commit.footer_at - commit.pack_end) as usize]);
+    feed.copy(&commit.footer_bytes);
     let landed = arm.land(file, feed.at, &feed.slices(), still_ours);
     landed.map_err(|unlanded| match unlanded {
         Unlanded::Write(source) => Failure::Incomplete(write_error(path)(source)),
@@ -229,6 +235,8 @@ struct Feed<'a> {
     pieces: Vec<Piece<'a>>,
     /// Bytes of all pieces.
     len: usize,
+    /// Bytes that are likely put together.
+    room: usize,
     /// Keep everything for one write.
     single: bool,
 }
@@ -244,7 +252,11 @@ impl<'a> Feed<'a> {
         self.len += bytes.len();
         match self.pieces.last_mut() {
             Some(Piece::Own(own)) => own.extend_from_slice(bytes),
-            _ => self.pieces.push(Piece::Own(bytes.to_vec())),
+            _ => {
+                let mut own = Vec::with_capacity(self.room.max(bytes.len()));
+                own.extend_from_slice(bytes);
+                self.pieces.push(Piece::Own(own));
+            }
         }
     }
 
