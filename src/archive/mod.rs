@@ -99,7 +99,8 @@ pub struct NewPack {
     /// Its trailing hash.
     pub id: ObjectId,
     pub entries: EntryTable,
-    /// What was proven of it.
+    /// What was proven of it. Of several packs of one transaction, only the last can be [`Proof::Closed`]: the others are stored as
+    /// [`Proof::Names`], because what they lead to may be in one behind them.
     pub proof: Proof,
     /// Its commits, where they were parsed: for the graph.
     pub commits: CommitRows,

@@ -97,7 +97,12 @@ pub fn prepare(path: &Path, state: &State, view: &RefView, addition: Addition) -
     footer.totals.last_time_us = time_us;
     let moved_rows = rows.len();
     let totals = &mut footer.totals;
-    for pack in addition.packs {
+    let last_pack = addition.packs.len().saturating_sub(1);
+    for (nth, mut pack) in addition.packs.into_iter().enumerate() {
+        // R12: what it leads to may be in a pack behind it, and a row must be true by itself.
+        if nth < last_pack && pack.proof == Proof::Closed {
+            pack.proof = Proof::Names;
+        }
         let mut row = new_row(totals, time_us, RowKind::Push);
         let source = PackSource::new(&pack)?;
         add_pack(&mut row, totals, pack, source.len());

@@ -173,11 +173,6 @@ impl<'a> LockFile<'a> {
         }
         Ok(Attempt::Held(read(disk, &path)?))
     }
-
-    /// Returns whether the file still says that this process holds it.
-    pub fn is_ours(&self) -> bool {
-        read(self.disk, &self.path).is_ok_and(|holder| holder.as_ref() == Some(&self.holder))
-    }
 }
 
 impl Drop for LockFile<'_> {
@@ -252,7 +247,7 @@ mod tests {
         let Attempt::Locked(lock) = LockFile::try_create(&LocalDisk, &archive).unwrap() else {
             panic!("nobody has it");
         };
-        assert!(lock.is_ours());
+        assert_eq!(read(&LocalDisk, &lock_path(&archive)).unwrap(), Some(Holder::this()));
         match LockFile::try_create(&LocalDisk, &archive).unwrap() {
             Attempt::Held(Some(holder)) => assert_eq!(holder.pid, std::process::id()),
             _ => panic!("it is held"),

@@ -141,3 +141,22 @@ fn r9_a_state_continues_another_only_on_the_same_way() {
     let refused = commit(&copy, transaction, WritePolicy::default());
     assert!(matches!(refused, Err(Error::Rewritten { oid: gone, .. }) if gone == oid(3)));
 }
+
+/// R12: what a row says is true of it and of the rows before it.
+#[test]
+fn r12_only_the_last_of_several_packs_is_closed() {
+    let sandbox = Sandbox::new();
+    let path = sandbox.archive(0);
+    // The first pack's commit has its parent in the second.
+    let transaction = Transaction {
+        packs: vec![commit_pack(2, &[1], 2), commit_pack(1, &[], 1)],
+        edits: vec![set("refs/heads/main", 2)],
+        ..Transaction::default()
+    };
+    commit(&path, transaction, WritePolicy::default()).unwrap();
+    let snapshot = Snapshot::open(&path).unwrap();
+    assert_eq!(*snapshot.proofs().unwrap(), [Proof::Names, Proof::Closed]);
+    push(&path, commit_pack(3, &[2], 3), vec![set("refs/heads/main", 3)]);
+    let snapshot = Snapshot::open(&path).unwrap();
+    assert_eq!(snapshot.proofs().unwrap()[2], Proof::Closed);
+}
