@@ -182,3 +182,30 @@ fn r25_offsets_are_used_again_where_nothing_can_arrive_late() {
         }
     }
 }
+
+/// R25: on a network disk the place of a commit is taken, for every machine to see, before anything else of it is written.
+#[test]
+fn r25_a_place_is_taken_before_it_is_filled() {
+    for durability in [Durability::Safe, Durability::Uring, Durability::Fast] {
+        let base = archive_of(3);
+        let volume = Arc::new(Volume::new(&base));
+        volume.on_network(true);
+        let blob = small(9);
+        push_as(durability, &volume, &TestPack::new(&[blob]), vec![set(&tag(9), blob)]).unwrap();
+        let (start, end) = (base[work::NAME].len() as u64, volume.visible()[work::NAME].len() as u64);
+        let events = volume.events();
+        let mut events = events
+            .iter()
+            .filter(|event| matches!(event, Event::Write { .. } | Event::Sync { .. }));
+        match (events.next(), events.next()) {
+            (Some(Event::Write { at, bytes, .. }), Some(Event::Sync { .. })) => {
+                assert!(
+                    *at > start,
+                    "{durability}: the first write is not the last part of the commit"
+                );
+                assert_eq!(*at + bytes.len() as u64, end, "{durability}");
+            }
+            other => panic!("{durability}: {other:?}"),
+        }
+    }
+}
