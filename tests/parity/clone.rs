@@ -33,6 +33,30 @@ fn single_branch_and_a_chosen_branch() {
     ));
 }
 
+/// R22: who wants all references gets the pack as it is only where references reach all of it. What a branch that is gone has left
+/// is sent to nobody, not even the tenth that a clone might carry.
+#[test]
+fn r22_a_whole_clone_gets_nothing_that_no_reference_reaches() {
+    for gone in ["git push -q $URL :gone", "git push -q -f $URL main:gone"] {
+        let side = Side::archive("sha1", &[]);
+        // One pack, so that a copy of it would be the way.
+        side.play(&format!(
+            "$ git init -q work
+             work$ for n in 1 2 3 4 5 6 7 8 9 10 11 12; do commit $n; done
+             work$ git checkout -q -b gone
+             work$ commit secret
+             work$ git push -q $URL main gone
+             work$ {gone}"
+        ));
+        let secret = side.sandbox.ok("work", "git rev-parse gone").text().to_owned();
+        for url in ["$URL", "--upload-pack 'znippy upload-pack' file://$PWD/remote.znippy"] {
+            side.play(&format!("$ rm -rf clone && git clone -q --mirror {url} clone"));
+            side.sandbox.ok("clone", "git cat-file -e refs/heads/main");
+            side.sandbox.fails("clone", &format!("git cat-file -e {secret}"));
+        }
+    }
+}
+
 #[test]
 fn r22_a_single_branch_clone_gets_no_other_objects() {
     let side = Side::archive("sha1", &[]);
