@@ -9,7 +9,10 @@ use znippy::{
     archive::{self, HeadHint, NewPack, Outcome, Snapshot, Transaction, WritePolicy},
     format::row::Proof,
     pack::disk::DiskPack,
-    refs::{EditResult, Expected, RefEdit, Rejection, Target},
+    refs::{
+        EditResult, Expected, RefEdit, Rejection, Target,
+        alias::{Alias, INCONSISTENT, aliases},
+    },
 };
 
 use crate::{
@@ -20,6 +23,20 @@ use crate::{
     ui::{self, Progress},
 };
 
+/// Returns one result for each alias, of which `own` are those of the edits that were made.
+fn with_aliases(aliases: &[Alias], own: impl Iterator<Item = EditResult>) -> Vec<EditResult> {
+    let mut own = own;
+    let mut results: Vec<EditResult> = Vec::with_capacity(aliases.len());
+    for alias in aliases {
+        results.push(match alias {
+            Alias::Own => own.next().expect("each edit has a result"),
+            Alias::Same(other) => results[*other].clone(),
+            Alias::Inconsistent => EditResult::Rejected(Rejection::WrongTarget(INCONSISTENT.into())),
+        });
+    }
+    results
+}
+
 impl Push<'_> {
     /// Commits, and returns one result for each update that applies.
     pub fn commit(&self, updates: &[Update], prepared: Prepared) -> Result<Vec<EditResult>> {
@@ -28,9 +45,19 @@ impl Push<'_> {
             incomplete,
             mut relies_on,
         } = prepared;
-        let edits: Vec<RefEdit> = updates.iter().filter_map(|update| self.edit(update)).collect();
+        let mut edits: Vec<RefEdit> = updates.iter().filter_map(|update| self.edit(update)).collect();
+        let aliases = aliases(&edits);
+        let mut own = aliases.iter().map(|alias| *alias == Alias::Own);
+        edits.retain(|_| own.next().unwrap_or(true));
+        if edits.is_empty() || self.options.atomic && aliases.contains(&Alias::Inconsistent) {
+            let atomic = edits.iter().map(|_| EditResult::Rejected(Rejection::Atomic));
+            return Ok(with_aliases(&aliases, atomic));
+        }
         if self.options.dry_run && self.snapshot.is_none() {
-            return Ok(edits.iter().map(|_| EditResult::Applied { old: None }).collect());
+            return Ok(with_aliases(
+                &aliases,
+                edits.iter().map(|_| EditResult::Applied { old: None }),
+            ));
         }
         let mut packs = Vec::from_iter(self.good_copies(&mut relies_on)?);
         let directory = match spool {
@@ -86,7 +113,7 @@ impl Push<'_> {
             EditResult::Rejected(Rejection::MissingObject(_)) if incomplete => EditResult::Applied { old: None },
             result => result,
         };
-        Ok(outcome.results.into_iter().map(excuse).collect())
+        Ok(with_aliases(&aliases, outcome.results.into_iter().map(excuse)))
     }
 
     fn edit(&self, update: &Update) -> Option<RefEdit> {
@@ -100,7 +127,11 @@ impl Push<'_> {
             match update.new {
                 None => expected = Expected::Symbolic(target.clone()),
                 Some(_) => {
-                    while let Some(target) = self.listed.symbolic.get(&name) {
+                    // No further than git goes: an archive of somebody else's may have them in a circle.
+                    for _ in 0..5 {
+                        let Some(target) = self.listed.symbolic.get(&name) else {
+                            break;
+                        };
                         name = target.clone();
                     }
                 }

@@ -1,5 +1,6 @@
 //! References: their values, the edits that change them, and git's rules for their names.
 
+pub mod alias;
 pub mod apply;
 pub mod inline;
 pub mod name;

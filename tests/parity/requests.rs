@@ -227,12 +227,32 @@ fn a_reference_by_two_names_is_one() {
             s.ok("", "rm -r bare.git && cp -a before.git bare.git");
         }
     }
-    // A mirror has both.
-    s.ok("", "git clone -q --mirror bare.git m.git && git -C m.git update-ref refs/heads/alias old && git -C m.git update-ref refs/heads/main old");
+    // A mirror has both, where they agree and where they do not.
     s.ok(
         "",
-        "git config --global protocol.ext.allow always && git -C m.git push -q --mirror 'ext::znippy %s ../app'",
+        "git config --global protocol.ext.allow always && git clone -q --mirror bare.git m.git",
     );
+    for (revision, agrees) in [("old", true), ("side", true), ("side", false)] {
+        s.ok(
+            "m.git",
+            &format!(
+                "git update-ref refs/heads/alias {revision} && git update-ref refs/heads/main {}",
+                if agrees { revision } else { "old" }
+            ),
+        );
+        s.ok("", "rm -r bare.git && cp -a before.git bare.git");
+        for url in ["ext::znippy %s ../app", "znippy::$A/app", "../bare.git"] {
+            fs::write(s.path("app.znippy"), &before.0).unwrap();
+            let ran = s.sh("m.git", &format!("git push -q --mirror \"{url}\""));
+            assert_eq!(ran.code == 0, agrees, "{url} {revision}: {}", ran.stderr);
+            assert_eq!(
+                ran.stderr.contains("inconsistent aliased"),
+                !agrees,
+                "{url} {revision}: {}",
+                ran.stderr
+            );
+        }
+    }
 }
 
 /// R10: a name that clients cannot keep is refused. One of the length of a line would also leave no room for what a server says

@@ -1,10 +1,6 @@
 //! From a request and a pack to a commit.
 
-use std::{
-    collections::{HashMap, HashSet},
-    io::BufRead,
-    path::Path,
-};
+use std::{collections::HashSet, io::BufRead, path::Path};
 
 use bstr::{BStr, BString, ByteSlice};
 use gix_hash::ObjectId;
@@ -21,7 +17,11 @@ use crate::{
         object::ObjectReader,
     },
     policy::Service,
-    refs::{EditResult, Expected, RefEdit, Rejection, Target, name},
+    refs::{
+        EditResult, Expected, RefEdit, Rejection, Target,
+        alias::{Alias, INCONSISTENT, aliases},
+        name,
+    },
 };
 
 /// What the spool is called in messages.
@@ -293,28 +293,21 @@ fn edits(
     Ok(Edits { edits, same })
 }
 
-/// Finds commands that lead to one reference, by its name and through symbolic ones, as a push of everything has them: where they
-/// ask for one value it is one edit, else, as with git's own server, none.
+/// Gives a status to each command that leads to the reference of another one, and returns those that have the result of the other.
 fn aliased(made: &[(usize, RefEdit)], statuses: &mut [Option<Status>]) -> Vec<(usize, usize)> {
-    let mut first: HashMap<&BStr, &(usize, RefEdit)> = HashMap::new();
     let mut same = Vec::new();
-    for each in made {
-        let (at, edit) = each;
-        let (other, earlier) = *first.entry(edit.name.as_bstr()).or_insert(each);
-        if other == at {
-            continue;
-        }
-        if (&earlier.new, &earlier.expected) == (&edit.new, &edit.expected) && statuses[*other].is_none() {
-            statuses[*at] = Some(Status::Ok {
-                old: None,
-                forced: false,
-            });
-            same.push((*at, *other));
-        } else {
-            for at in [*at, *other] {
-                statuses[at] = Some(Status::No("inconsistent aliased update".into()));
+    for ((at, _), alias) in made.iter().zip(aliases(made.iter().map(|(_, edit)| edit))) {
+        statuses[*at] = match alias {
+            Alias::Own => continue,
+            Alias::Same(other) => {
+                same.push((*at, made[other].0));
+                Some(Status::Ok {
+                    old: None,
+                    forced: false,
+                })
             }
-        }
+            Alias::Inconsistent => Some(Status::No(INCONSISTENT.into())),
+        };
     }
     same
 }
