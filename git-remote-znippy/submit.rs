@@ -71,6 +71,7 @@ impl Push<'_> {
         let transaction = Transaction {
             basis: self.snapshot.cloned(),
             packs,
+            has_surplus: aliases.contains(&Alias::Inconsistent),
             edits,
             relies_on,
             atomic: self.options.atomic,

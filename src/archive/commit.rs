@@ -54,10 +54,13 @@ pub(super) fn commit_locked(
         let warnings = writer.snapshot.warnings().to_vec();
         return Ok(outcome(applied, false, warnings));
     }
+    let is_refused = |result: &EditResult| matches!(result, EditResult::Rejected(_));
+    let leaves_unreached =
+        !transaction.packs.is_empty() && (transaction.has_surplus || applied.results.iter().any(is_refused));
     let addition = Addition {
         packs: transaction.packs,
         changes: applied.changes.clone(),
-        rewound: applied.rewound,
+        rewound: applied.rewound || leaves_unreached,
         actor: transaction.actor,
         settings: transaction.settings,
         ..Addition::default()

@@ -119,6 +119,8 @@ pub struct Transaction {
     /// The state that the edits were decided on, if there is one: saves reading it again where it is still the newest.
     pub basis: Option<Snapshot>,
     pub packs: Vec<NewPack>,
+    /// The packs were made for more edits than these: others were refused before, and what they were about stays unreached.
+    pub has_surplus: bool,
     pub edits: Vec<RefEdit>,
     /// Objects of `basis` that the packs and edits build on: what is not in the packs because it is there already.
     pub relies_on: Vec<ObjectId>,

@@ -148,8 +148,8 @@ impl Snapshot {
         &self.inner.warnings
     }
 
-    /// Returns whether a reference was ever deleted or rewound in this generation, so that packs may hold objects that no
-    /// reference reaches.
+    /// Returns whether a reference was ever deleted or rewound, or a push refused in part, in this generation, so that packs may
+    /// hold objects that no reference reaches.
     pub fn has_unreachable(&self) -> bool {
         self.inner.state.footer.refs.rewound
     }

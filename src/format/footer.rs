@@ -76,7 +76,7 @@ pub struct RefsState {
     pub run: Option<RefsRow>,
     /// What changed after both, encoded by `refs::inline`.
     pub inline: Vec<u8>,
-    /// Whether a reference was ever deleted or rewound, so that packs may hold objects that none reaches.
+    /// Whether a reference was ever deleted or rewound, or a push refused in part, so that packs may hold objects that none reaches.
     pub rewound: bool,
 }
 

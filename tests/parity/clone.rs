@@ -199,3 +199,27 @@ fn what_a_clone_needs_from_the_machine() {
          $ git clone -q $URL with-closed-stdin <&-",
     );
 }
+
+/// R22: what came with a reference that was refused is there, as the pack is one, and is sent to nobody.
+#[test]
+fn r22_what_came_for_a_refused_reference_is_sent_to_nobody() {
+    let side = Side::archive("sha1", &[]);
+    side.play(
+        "$ git init -q work
+         work$ for n in 1 2 3 4 5 6 7 8 9 10 11 12; do commit $n; done
+         work$ git push -q $URL main
+         $ znippy config remote --set receive.denyNonFastForwards true
+         work$ git checkout -q -b more && commit more
+         work$ git checkout -q main && git reset -q --hard HEAD~1 && commit secret
+         work$ git push -q -f --receive-pack 'znippy receive-pack' file://$PWD/../remote.znippy main more; test $? = 1",
+    );
+    let secret = side.sandbox.ok("work", "git rev-parse main").text().to_owned();
+    for url in ["$URL", "--upload-pack 'znippy upload-pack' file://$PWD/remote.znippy"] {
+        side.play(&format!("$ rm -rf clone && git clone -q --mirror {url} clone"));
+        side.sandbox.ok("clone", "git cat-file -e refs/heads/more");
+        side.sandbox.fails("clone", &format!("git cat-file -e {secret}"));
+    }
+    // Who can open the file may have anything in it by its name; who asks a server may not.
+    let fetch = format!("git fetch -q --upload-pack 'znippy upload-pack' file://$PWD/../remote.znippy {secret}");
+    side.sandbox.fails("clone", &fetch);
+}

@@ -96,6 +96,7 @@ fn try_store(
     let transaction = Transaction {
         basis: Some(snapshot.clone()),
         packs: pack.into_iter().map(|(_, pack)| pack).collect(),
+        has_surplus: statuses.iter().any(refused),
         edits,
         relies_on,
         atomic: request.is_atomic(),
