@@ -10,7 +10,8 @@ use znippy::{
 
 use crate::common::{Sandbox, subject_is_file};
 
-fn ids(text: &str) -> BTreeSet<ObjectId> {
+/// Returns the ids of lines.
+pub fn ids<T: FromIterator<ObjectId>>(text: &str) -> T {
     text.lines()
         .map(|line| ObjectId::from_hex(line.as_bytes()).unwrap())
         .collect()
@@ -49,11 +50,11 @@ fn what_is_reached_does_not_depend_on_the_packs_that_it_came_in() {
         let s = archive(how);
         s.ok("", then);
         s.ok("", "git clone -q --mirror \"znippy::$A/app\" all");
-        let reached = ids(&s.ok("all", "git rev-list --objects --all --no-object-names").stdout);
-        let every = ids(&s
+        let reached: BTreeSet<ObjectId> = ids(&s.ok("all", "git rev-list --objects --all --no-object-names").stdout);
+        let every: BTreeSet<ObjectId> = ids(&s
             .ok("work", "git cat-file --batch-all-objects --batch-check='%(objectname)'")
             .stdout);
-        let tips = ids(&s.ok("all", "git for-each-ref --format='%(objectname)'").stdout);
+        let tips: Vec<ObjectId> = ids(&s.ok("all", "git for-each-ref --format='%(objectname)'").stdout);
         let snapshot = Snapshot::open(&s.path("app.znippy")).unwrap();
         let reader = ObjectReader::new(&snapshot);
         let known = (1..snapshot.packs()).filter(|pack| snapshot.is_closed_before(*pack).unwrap());

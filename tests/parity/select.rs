@@ -12,13 +12,10 @@ use znippy::{
     },
 };
 
-use crate::common::{Sandbox, subject_is_file};
-
-fn ids(text: &str) -> Vec<ObjectId> {
-    text.lines()
-        .map(|line| ObjectId::from_hex(line.as_bytes()).unwrap())
-        .collect()
-}
+use crate::{
+    common::{Sandbox, subject_is_file},
+    reach::ids,
+};
 
 /// A history in which directories move, are copied, come back as they were and change, with a push after every other commit.
 fn archive(how: &str) -> Sandbox {
@@ -61,12 +58,12 @@ fn r22_a_fetch_brings_exactly_what_git_lists_however_the_packs_came() {
         let reader = ObjectReader::new(&snapshot);
         let known = (1..snapshot.packs()).filter(|pack| snapshot.seems_closed_before(*pack).unwrap());
         assert_eq!(known.count() > 10, is_known, "{how}");
-        let commits = ids(&s.ok("work", "git rev-list --all").stdout);
+        let commits: Vec<ObjectId> = ids(&s.ok("work", "git rev-list --all").stdout);
         let mut compared = 0;
         for (number, want) in commits.iter().enumerate() {
             for have in commits.iter().skip(number + 1).step_by(1 + number % 2) {
                 let line = format!("git rev-list --objects --no-object-names {want} --not {have}");
-                let expected: BTreeSet<ObjectId> = ids(&s.ok("work", &line).stdout).into_iter().collect();
+                let expected: BTreeSet<ObjectId> = ids(&s.ok("work", &line).stdout);
                 let selection = select(&reader, &[*want], &[*have], SelectOptions::default()).unwrap();
                 let selected: BTreeSet<ObjectId> = selection.oids().collect();
                 let more: Vec<_> = selected.difference(&expected).collect();
