@@ -114,16 +114,19 @@ impl<'a, 's> Search<'a, 's> {
             && let Some((_, number)) = queue.pop()
         {
             let id = met.id(number).to_owned();
-            if !self.may_lead_there(&id)? {
-                continue;
-            }
             let CommitNode {
                 parents, generation, ..
             } = node(self.reader, &id)?;
+            if !contents && let Some((its, lowest)) = generation.zip(lowest) {
+                if its <= lowest {
+                    continue;
+                }
+            } else if !self.may_lead_there(&id)? {
+                // Asked only where it saves more than a step in the graph: it is a look-up in the packs.
+                continue;
+            }
             if contents {
                 self.checkout(&id)?;
-            } else if generation.zip(lowest).is_some_and(|(its, lowest)| its <= lowest) {
-                continue;
             }
             for parent in parents {
                 self.meet(parent, &mut met, &mut queue)?;
@@ -136,6 +139,10 @@ impl<'a, 's> Search<'a, 's> {
     fn tip(&mut self, mut id: ObjectId, met: &mut OidTable, queue: &mut BinaryHeap<(i64, u32)>) -> Result<()> {
         loop {
             self.wanted.remove(&id);
+            // Nearly all are, and are known to be without being looked up in the packs.
+            if self.reader.store().commit_node(&id)?.is_some() {
+                return self.meet(id, met, queue);
+            }
             match self.reader.header(&id)? {
                 Some((Kind::Tag, _)) => {
                     if !self.seen.insert(id.as_slice()).1 {
