@@ -20,7 +20,7 @@ use crate::{
     catch_up::sibling,
     cleanup::Guard,
     client::PendingTips,
-    config::Config,
+    config::{self, Config},
     connect,
     options::{Options, Reply},
     remote::Remote,
@@ -48,6 +48,7 @@ pub fn run(name: BString, address: Option<BString>) -> Result<()> {
         config: None,
         filter: None,
         tips: None,
+        pending: None,
         listed: None,
         keeps: Vec::new(),
         input,
@@ -70,8 +71,9 @@ struct Session<R, W> {
     config: Option<Config>,
     /// What a fetch leaves out, if `connect` was declined for a fetch that leaves something out.
     filter: Option<Filter>,
-    /// The client's references for a fetch, where they were asked for ahead.
+    /// The client's references and configuration for a fetch, where they were asked for ahead.
     tips: Option<PendingTips>,
+    pending: Option<config::Pending>,
     /// What the last `list` read, for the batches that follow.
     listed: Option<Listed>,
     /// `.keep` files that git has been told of. It deletes them itself; where it could not, their guards do.

@@ -58,11 +58,14 @@ fn near_haves(
     wants: &[ObjectId],
     tips: &HashSet<ObjectId>,
 ) -> Result<Option<Vec<ObjectId>>> {
+    let mut objects = Objects::default();
+    // git gets ready while the walk goes on.
+    objects.start()?;
     let Near { met, passed, open } = near(reader, wants, tips)?;
     // A commit on the way that the client has, though it is no tip, is below one that is not on the way: a branch that left
     // the middle of another. Or it is left over from something, and not complete.
     let names: Vec<BString> = passed.iter().chain(&open).map(|id| id.to_string().into()).collect();
-    let has: HashSet<ObjectId> = Objects::default().resolve(&names)?.into_iter().flatten().collect();
+    let has: HashSet<ObjectId> = objects.resolve(&names)?.into_iter().flatten().collect();
     let ends = open.iter().all(|id| has.contains(id));
     let complete = || -> Result<bool> {
         let near_tips = met

@@ -13,7 +13,7 @@ use znippy::pack::{Kind, object::Object};
 
 use crate::{cleanup::Guard, client};
 
-/// The client's objects. git is started with the first question and ends with this.
+/// The client's objects. git is started with the first question, if not before, and ends with this.
 #[derive(Default)]
 pub struct Objects(Option<Process>);
 
@@ -25,6 +25,14 @@ struct Process {
 }
 
 impl Objects {
+    /// Starts git, which takes as long as it takes to find out what to ask it.
+    ///
+    /// # Errors
+    /// Fails where git cannot be run.
+    pub fn start(&mut self) -> Result<()> {
+        self.process().map(|_| ())
+    }
+
     /// Returns the object that each name means to git: a reference, an id, or any other expression. `None` where there is
     /// no such thing or the object is missing.
     ///

@@ -18,7 +18,7 @@ use crate::{
 /// How often a fetch starts again when another machine replaces the archive.
 const MAX_REOPENS: usize = 3;
 
-/// From so many references on git is busy for a while with the list: time to ask for the client's own, in case a fetch follows.
+/// From so many references on git is busy for a while with the list: time to ask what a fetch needs to know of the client.
 const ASK_AHEAD_FROM: usize = 1000;
 
 impl<R: BufRead, W: Write> Session<R, W> {
@@ -44,6 +44,11 @@ impl<R: BufRead, W: Write> Session<R, W> {
         if self.options.is_transfer && count >= ASK_AHEAD_FROM {
             // Where that fails, a fetch tells why.
             self.tips = Client::start_tips().ok();
+            // The configuration of a clone is not complete yet. A remote whose archive is known is none.
+            let glance = Client::from_environment().ok().and_then(|client| client.glance());
+            if glance.is_some_and(|(_, known)| !known.is_empty()) {
+                self.pending = config::Pending::start().ok();
+            }
         }
         Ok(())
     }
@@ -54,7 +59,7 @@ impl<R: BufRead, W: Write> Session<R, W> {
         // Read for `connect` already, or being read while the rest is prepared.
         let config = match self.config.take().zip(client.glance()) {
             Some((config, (format, _))) => Ok((config, format)),
-            None => Err(config::Pending::start()?),
+            None => Err(self.pending.take().map_or_else(config::Pending::start, Ok)?),
         };
         let mut snapshot = match self.listed.as_ref().and_then(|listed| listed.snapshot.clone()) {
             Some(snapshot) => snapshot,
