@@ -317,7 +317,7 @@ impl Snapshot {
             match row.proof {
                 Proof::None if row.txn != row.of => drop(doubted.insert(row.of)),
                 Proof::None => {}
-                _ if row.txn < *txn => drop(proven.insert(row.of)),
+                Proof::Closed if row.txn < *txn => drop(proven.insert(row.of)),
                 _ => {}
             }
         }

@@ -156,6 +156,8 @@ fn r12_only_the_last_of_several_packs_is_closed() {
     commit(&path, transaction, WritePolicy::default()).unwrap();
     let snapshot = Snapshot::open(&path).unwrap();
     assert_eq!(*snapshot.proofs().unwrap(), [Proof::Names, Proof::Closed]);
+    let is_closed = crate::pack::PackStore::is_closed_before(&snapshot, 1).unwrap();
+    assert!(!is_closed, "the first pack leads to the second");
     push(&path, commit_pack(3, &[2], 3), vec![set("refs/heads/main", 3)]);
     let snapshot = Snapshot::open(&path).unwrap();
     assert_eq!(snapshot.proofs().unwrap()[2], Proof::Closed);
