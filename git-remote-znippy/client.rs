@@ -151,9 +151,7 @@ impl Client {
 
     /// Starts to read the values of all references.
     pub fn start_tips() -> Result<PendingTips> {
-        let mut listing = git();
-        listing.args(["for-each-ref", "--format=%(objectname)"]);
-        PendingTips::start(listing)
+        PendingTips::start(git())
     }
 
     /// Returns the values of all references here and in the repositories that objects are borrowed from: all of them
@@ -176,9 +174,7 @@ impl Client {
             ] {
                 listing.env_remove(name);
             }
-            listing
-                .env("GIT_DIR", repository)
-                .args(["for-each-ref", "--format=%(objectname)"]);
+            listing.env("GIT_DIR", repository);
             let _ = PendingTips::start(listing).and_then(|pending| pending.finish(&mut tips));
         }
         tips.sort_unstable();
@@ -204,8 +200,10 @@ impl Client {
 pub struct PendingTips(JoinHandle<io::Result<Output>>);
 
 impl PendingTips {
-    fn start(mut listing: Command) -> Result<PendingTips> {
-        let listing = listing
+    /// Starts it by `git`, which says where.
+    fn start(mut git: Command) -> Result<PendingTips> {
+        let listing = git
+            .args(["for-each-ref", "--format=%(objectname)"])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());

@@ -10,7 +10,7 @@ use znippy::{
     format::row::Proof,
     pack::disk::DiskPack,
     refs::{
-        EditResult, Expected, RefEdit, Rejection, Target,
+        EditResult, Expected, MAX_IN_A_ROW, RefEdit, Rejection, Target,
         alias::{Alias, INCONSISTENT, aliases},
     },
 };
@@ -129,7 +129,7 @@ impl Push<'_> {
                 None => expected = Expected::Symbolic(target.clone()),
                 Some(_) => {
                     // No further than git goes: an archive of somebody else's may have them in a circle.
-                    for _ in 0..5 {
+                    for _ in 0..MAX_IN_A_ROW {
                         let Some(target) = self.listed.symbolic.get(&name) else {
                             break;
                         };

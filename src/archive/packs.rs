@@ -316,15 +316,12 @@ impl Snapshot {
         for row in self.proof_rows(read)? {
             match row.proof {
                 Proof::None if row.txn != row.of => drop(doubted.insert(row.of)),
-                Proof::None => {}
                 Proof::Closed if row.txn < *txn => drop(proven.insert(row.of)),
                 _ => {}
             }
         }
-        let before = packs.spans.iter().take(pack as usize);
-        Ok(before
-            .clone()
-            .all(|span| span.txn < *txn && proven.contains(&span.txn) && !doubted.contains(&span.txn)))
+        let mut before = packs.spans.iter().take(pack as usize);
+        Ok(before.all(|span| span.txn < *txn && proven.contains(&span.txn) && !doubted.contains(&span.txn)))
     }
 
     /// Returns why some objects cannot be found though they may be there: damaged tables. Empty where all tables are readable.

@@ -18,7 +18,7 @@ use crate::{
     },
     policy::Service,
     refs::{
-        EditResult, Expected, RefEdit, Rejection, Target,
+        EditResult, Expected, MAX_IN_A_ROW, RefEdit, Rejection, Target,
         alias::{Alias, INCONSISTENT, aliases},
         name,
     },
@@ -317,7 +317,7 @@ fn edit(snapshot: &Snapshot, reader: &ObjectReader<'_>, command: &Command) -> Re
     let mut name = command.name.clone();
     let mut expected = command.old.map_or(Expected::Absent, Expected::Oid);
     // An update goes through a symbolic reference, a deletion deletes the reference itself.
-    for _ in 0..5 {
+    for _ in 0..MAX_IN_A_ROW {
         match snapshot.find_ref(name.as_bstr())? {
             Some(Target::Symbolic(to)) if command.new.is_none() => {
                 if snapshot.resolve_ref(to.as_bstr())? != command.old {
